@@ -56,8 +56,18 @@ _INVALID = "InvalidEvent"
 _TOO_MANY = "TooManySubscriptions"
 """The code of the `CallFailed` for a subscription that would be one too many."""
 
+_OTHER_POSITION = "OtherPosition"
+"""The code of the `CallFailed` for a subscription that has not received what is read next."""
+
+_ENDED = "EndedEarly"
+"""The code of the `CallFailed` for a subscription that the service has ended before its time."""
+
 _MAY_BE_SHORT = frozenset({_IN_USE, _NO_EVENT})
 """Failures that are not reported the first time, as those that `is_transient`."""
+
+_REPEATED = 3
+"""The number of subscriptions to a shard, one after the other, that have ended before their time, from which
+on that is reported, however briefly GetRecords reads each time. The cause may never go away."""
 
 _RENEWED_AFTER = (200.0, 280.0)
 """The age in seconds at which a subscription is renewed: a random one, so that those of many shards are not
@@ -298,6 +308,7 @@ class Subscription:
         self._stall_detector = StallDetector(None, self._timing)
         self._renewal = self._next_attempt = 0.0
         self._failures = 0
+        self._early_ends = 0  # of the last subscriptions
 
     @property
     def has_connection(self) -> bool:
@@ -379,6 +390,8 @@ class Subscription:
         elif position != self._start:
             if self._events is not None and not self._heard:
                 self._fail(self._without_event("records were read before the first event"))
+            elif self._events is not None:
+                self._note_end(_OTHER_POSITION, f"it has not received what is read from {position} on")
             self.close()
 
     def _has(self, position: Position) -> bool:
@@ -411,6 +424,8 @@ class Subscription:
             self._connecting = False
         if self._events is None:
             self._tip = None
+        else:
+            self._early_ends = 0
         self._disconnect()
         self._events, self._start, self._end = events, position, position
         self._heard = self._awaited = False
@@ -436,6 +451,11 @@ class Subscription:
                 break
             left = limits.seconds - (self._clock.monotonic() - began)
         if events.ended:  # the shard, or the five minutes of the subscription
+            age = self._clock.monotonic() - events.opened_at
+            if age < _RENEWED_AFTER[0]:
+                self._note_end(_ENDED, f"it ended {age:.0f} s after it was opened")
+            else:
+                self._early_ends = 0
             self._disconnect()
         elif not self._kept and self._clock.monotonic() - events.heard_at > _SILENCE:
             raise self._timeout(f"no event in {_SILENCE:.0f} s")
@@ -501,9 +521,19 @@ class Subscription:
         self._failures += 1
         self._wait_after(self._failures)
         may_be_short = error.code in _MAY_BE_SHORT or is_transient(error)
-        if self._failures > 1 or not may_be_short:
-            self.unavailable = error.reason
-            self._owner.report(self._shard_id, error)
+        self._early_ends += 1
+        if self._early_ends >= _REPEATED or self._failures > 1 or not may_be_short:
+            self._report(error)
+
+    def _note_end(self, code: str, message: str) -> None:
+        """Report that the subscription has ended before its time, if several in a row have."""
+        self._early_ends += 1
+        if self._early_ends >= _REPEATED:
+            self._report(CallFailed(self._owner.client.stream, SUBSCRIBE, code, message))
+
+    def _report(self, error: CallFailed) -> None:
+        self.unavailable = error.reason
+        self._owner.report(self._shard_id, error)
 
     def _wait_after(self, failures: int) -> None:
         due = self._clock.monotonic() + UNAVAILABLE.wait(failures)

@@ -83,6 +83,12 @@ class NoHttp2(BotoCoreError):  # type: ignore[misc]  # botocore has no types
     fmt = "no HTTP/2, which enhanced fan-out needs: {reason}"
 
 
+class InvalidHttp2(BotoCoreError):  # type: ignore[misc]  # botocore has no types
+    """What was received is not HTTP/2, or its parser takes it for that."""
+
+    fmt = "the response is not HTTP/2: {reason}"
+
+
 class _TlsContext(ssl.SSLContext):
     """A context that offers HTTP/2 alone. The SDK's HTTP library would offer HTTP/1.1."""
 
@@ -316,7 +322,7 @@ class Http2Response:
         if isinstance(error, ssl.SSLError) and _NO_PROTOCOL in str(error):
             return NoHttp2(reason="the server, or a proxy before it, does not offer it")
         if isinstance(error, H2Error):
-            error = HTTPException(f"the response is not HTTP/2: {error}")
+            return InvalidHttp2(reason=str(error))
         return sdk_error(error.with_traceback(None), self._connection, self._pool, self._url)
 
 

@@ -344,6 +344,60 @@ def test_a_short_failure_is_not_reported(put, read, subscriptions, faults, wait,
     assert len(warnings) == 1
 
 
+SHORT = {
+    "resets the connection": lambda faults: faults.reset_events(events=2, times=100),
+    "is cut": lambda faults: faults.cut_event(events=2, times=100),
+    "ends": lambda faults: faults.answer("SubscribeToShard", ends_after_two_events),
+    "ends the shard": lambda faults: faults.answer("SubscribeToShard", ends_the_shard),
+}
+
+
+def ends_after_two_events(_, answer):
+    async def frames():
+        left = 2
+        async for frame in answer.frames:
+            yield frame
+            left -= 1
+            if not left:
+                return
+
+    return replace(answer, frames=frames())
+
+
+def ends_the_shard(_, answer):
+    async def frames():
+        async for frame in answer.frames:
+            members = json.loads(frame.payload)
+            members.pop("ContinuationSequenceNumber", None)
+            yield frame.with_payload(json.dumps(members | {"ChildShards": [CHILD]}).encode())
+
+    return replace(answer, frames=frames())
+
+
+@pytest.mark.parametrize("fault", SHORT.values(), ids=SHORT)
+def test_a_short_failure_that_repeats_is_reported(until_found, put, faults, wait, warnings, fault):
+    fault(faults)
+    position = BEGINNING
+    for number in range(24):
+        put(number)
+        position, _ = until_found(position, 1)
+        wait(3)
+    assert warnings
+
+
+def test_a_subscription_that_is_left_for_another_position_again_and_again_is_reported(
+    put, read, wait, warnings
+):
+    numbers = put(0, 1, 2, 3)
+    read()
+    for number in numbers[1:]:
+        assert warnings == []
+        wait(6)
+        read(Position(PositionKind.AT_SEQUENCE_NUMBER, number))
+    (warning,) = warnings
+    assert "OtherPosition" in warning
+
+
 @pytest.mark.parametrize(("fault", "attempted"), [("says nothing", [0, 6, 17, 38]), ("ends", [0, 5, 15, 35])])
 def test_a_subscription_without_an_event_is_tried_again_less_and_less_often_and_reported(
     put, read, calls, faults, wait, warnings, monkeypatch, fault, attempted
@@ -464,17 +518,8 @@ def test_a_faulty_subscription_neither_loses_nor_duplicates_records(
 
 
 def test_an_end_that_is_not_true_is_not_believed(put, read, faults, wait):
-    def ends(_, answer):
-        async def frames():
-            async for frame in answer.frames:
-                members = json.loads(frame.payload)
-                members.pop("ContinuationSequenceNumber", None)
-                yield frame.with_payload(json.dumps(members | {"ChildShards": [CHILD]}).encode())
-
-        return replace(answer, frames=frames())
-
     put(0, 1)
-    faults.answer("SubscribeToShard", ends)
+    faults.answer("SubscribeToShard", ends_the_shard)
     reading, found = read()
     assert (found, reading.end) == ([0, 1], RangeEnd.TIP)
     wait(6)

@@ -181,7 +181,6 @@ ENDS = {
     "the connection is closed": lambda peer: peer.socket.shutdown(socket.SHUT_RDWR),
     "the stream is reset": lambda peer: (peer.reset(), peer.hold()),
     "the server goes away": lambda peer: (peer.go_away(), peer.hold()),
-    "bytes are not HTTP/2": lambda peer: (peer.socket.sendall(b"\0\0\1\0\0\0\0\0\0x"), peer.hold()),
 }
 
 
@@ -200,6 +199,15 @@ def test_a_response_that_is_canceled_raises_an_error_of_the_sdk(end):
         with pytest.raises((ConnectionClosedError, HTTPClientError)):
             run(response.receive(SECONDS))
         response.close()
+
+
+def test_bytes_that_are_not_http2_are_an_error_of_their_own():
+    def script(peer):
+        peer.socket.sendall(b"\0\0\1\0\0\0\0\0\0x")
+        peer.hold()
+
+    with Http2Server(script) as server:
+        assert code_of(server) == "InvalidHttp2"
 
 
 def test_an_error_of_the_service_has_its_code():
