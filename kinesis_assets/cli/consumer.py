@@ -8,7 +8,8 @@ import click
 
 from kinesis_assets.cli.options import json_option, project_of, stream_options
 from kinesis_assets.cli.output import print_rows
-from kinesis_assets.kinesis.consumers import ConsumerAddress
+from kinesis_assets.errors import CallFailed, StreamError
+from kinesis_assets.kinesis.consumers import NOT_FOUND, ConsumerAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +62,14 @@ def deregister(*, name: str, as_json: bool, **stream: Any) -> None:
     """Deregister a consumer of a stream. Runs that read by it go on with GetRecords."""
     with project_of(**stream).open_stream() as opened:
         arn = opened.client.describe().identity.arn
-        found = opened.client.describe_consumer(name, arn)
+        try:
+            found = opened.client.describe_consumer(name, arn)
+        except CallFailed as error:
+            if error.code != NOT_FOUND:
+                raise
+            reason = f"there is no consumer {name}, so none was deregistered"
+            advice = "Show the registered ones with `kinesis-assets consumer show`"
+            raise StreamError(opened.name, reason, advice=advice) from error
         opened.client.deregister_consumer(found.arn, arn)
         _print(opened.name, [found], as_json=as_json)
 

@@ -23,6 +23,9 @@ _ARN = re.compile(
 )
 """The pattern of the API, restricted where the API leaves it open (AWS API reference, ConsumerARN)."""
 
+NOT_FOUND = "ResourceNotFoundException"
+"""The name of the exception if there is no such consumer."""
+
 _TEXTS = ("ConsumerName", "ConsumerARN", "ConsumerStatus")
 
 

@@ -20,6 +20,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.consumers import NOT_FOUND
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedEvent
 from kinesis_assets.kinesis.reading.retries import StallDetector, is_transient
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
 _IN_USE = "ResourceInUseException"
 """The name of the exception if the consumer has subscribed to the shard too recently, or elsewhere since."""
-
-NOT_FOUND = "ResourceNotFoundException"
-"""The name of the exception if there is no such consumer."""
 
 _NO_EVENT = "NoEvent"
 """The code of the `CallFailed` for a subscription that has not had a single event."""

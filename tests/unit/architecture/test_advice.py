@@ -23,6 +23,10 @@ _CHECKS = "unit/dagster/checks/"
 _OWNERSHIP = "integration/derive/test_ownership.py::"
 
 FOLLOWED = {
+    "cli/consumer.py": {
+        "Show the registered ones with": "unit/cli/test_consumer.py::"
+        "test_a_consumer_that_is_not_registered_cannot_be_deregistered",
+    },
     "cli/run.py": {
         "list its shards with": f"{_ADVICE}test_the_shards_of_a_stream_are_listed_for_a_run",
     },

@@ -42,9 +42,14 @@ def test_the_last_consumer_of_many_is_shown(consumer, faults):
 
 
 def test_a_consumer_that_is_not_registered_cannot_be_deregistered(consumer):
+    consumer("register", "--name", "sea")
     done = consumer("deregister", "--name", "lake")
     assert done.exit_code == 1
-    assert "ResourceNotFoundException" in single_line_error(done.err)
+    error = single_line_error(done.err)
+    assert "there is no consumer lake" in error
+    assert "Show the registered ones with `kinesis-assets consumer show`" in error
+    assert "un again" not in error
+    assert [each["name"] for each in consumer("show", "--json").lines] == ["sea"]
 
 
 def test_an_invalid_name_is_bad_input(consumer):
