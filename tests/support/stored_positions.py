@@ -9,6 +9,7 @@ import msgspec
 
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.positions import positions_file
 from kinesis_assets.table.positions.positions import FORMAT, ShardPosition, StreamPositions
 from support.attempts import BEGINNING, LISTED_AT, STREAM, listing, shards
 
@@ -48,3 +49,8 @@ def listing_of(*names, hours=24, at=LISTED_AT):
     """Return a listing of shards of a stream with a retention, at a time."""
     seen = listing(shards(*names))
     return replace(seen, summary=replace(seen.summary, retention_hours=hours, service_time=at))
+
+
+def decoded(content):
+    """Return the positions in a file that has no base."""
+    return positions_file.read(content, {}.__getitem__).positions

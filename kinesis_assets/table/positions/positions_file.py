@@ -184,15 +184,6 @@ def encode_changes(stored: StoredPositions, base: StreamPositions) -> bytes:
     return msgspec.json.encode(file)
 
 
-def decode(content: bytes) -> StreamPositions:
-    """Decode a file with all shards, of any format. Raises the errors of `read`."""
-
-    def base_at(commit_id: int) -> StreamPositions:
-        raise msgspec.ValidationError(f"it contains the changes since commit {commit_id}, not all shards")
-
-    return read(content, base_at).positions
-
-
 def read(content: bytes, base_at: Callable[[int], StreamPositions]) -> StoredPositions:
     """Decode a file that `encode` or `encode_changes` of this or an older release wrote.
 

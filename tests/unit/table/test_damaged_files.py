@@ -17,6 +17,7 @@ from kinesis_assets.table.positions.amendments import Amendment
 from kinesis_assets.table.positions.positions import FORMAT
 from kinesis_assets.table.table import PositionedTable
 from support.attempts import STREAM, current_positions, freeze_all, shards
+from support.stored_positions import decoded
 
 LATER_STREAM = msgspec.structs.replace(STREAM, created=datetime(2026, 6, 1, tzinfo=UTC))
 
@@ -44,7 +45,7 @@ def test_damaged_positions_raise_positions_unreadable(table, frozen, damage):
 def test_a_positions_file_of_another_commit_or_stream_is_refused(table, frozen, other):
     """After a restore of the wrong file, older positions would read records a second time."""
     path = Path(table.uri, f"_kinesis/positions/{frozen.commit_id}.json")
-    found = positions_file.decode(path.read_bytes())
+    found = decoded(path.read_bytes())
     wrong = (
         msgspec.structs.replace(found, commit_id=frozen.commit_id - 1)
         if other == "commit_id"

@@ -12,9 +12,9 @@ import pytest
 
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions.positions import FORMAT, Predecessor, ShardPosition, StreamPositions
-from kinesis_assets.table.positions.positions_file import HEADER_BYTES, decode, decode_header, encode
+from kinesis_assets.table.positions.positions_file import HEADER_BYTES, decode_header, encode
 from support.attempts import BEGINNING, LISTED_AT, STREAM
-from support.stored_positions import GAP, positions_of, shard_after, shard_at
+from support.stored_positions import GAP, decoded, positions_of, shard_after, shard_at
 
 
 def test_positions_survive_a_round_trip_through_the_file():
@@ -44,7 +44,7 @@ def test_positions_survive_a_round_trip_through_the_file():
         listed_at=LISTED_AT,
         predecessors=(Predecessor(STREAM, {"a": BEGINNING, "b": Position.after("6", 0)}),),
     )
-    assert decode(encode(positions)) == positions
+    assert decoded(encode(positions)) == positions
 
 
 def plain(positions):
@@ -67,14 +67,14 @@ def pack(whole, around):
 
 def test_a_file_of_format_3_is_read():
     positions = positions_of(a=shard_at(), b=shard_at(Position.after("4968" * 14, 7)))
-    assert decode(plain(positions)) == msgspec.structs.replace(positions, format=3)
+    assert decoded(plain(positions)) == msgspec.structs.replace(positions, format=3)
 
 
 def test_a_file_of_format_4_is_read():
     positions = msgspec.structs.replace(positions_of(a=shard_at(), b=shard_after(7)), format=4)
     whole, _ = unpack(encode(positions))
     assert "bytes_per_second" not in whole["shards"]["b"]
-    assert decode(encode(positions)) == positions
+    assert decoded(encode(positions)) == positions
 
 
 @pytest.mark.parametrize("where", ["top", "identity", "shard", "position"])
@@ -87,14 +87,14 @@ def test_an_unknown_field_is_refused(where, is_packed):
         "later"
     ] = 1
     with pytest.raises(msgspec.ValidationError, match="later"):
-        decode(pack(whole, around) if is_packed else msgspec.json.encode(whole))
+        decoded(pack(whole, around) if is_packed else msgspec.json.encode(whole))
 
 
 def test_a_newer_format_is_refused_by_its_number():
     content = msgspec.json.decode(encode(positions_of(a=shard_at())))
     content |= {"format": FORMAT + 1, "later": 1}
     with pytest.raises(msgspec.ValidationError, match=rf"format is {FORMAT + 1}\b.*\b{FORMAT}$"):
-        decode(msgspec.json.encode(content))
+        decoded(msgspec.json.encode(content))
 
 
 def test_a_release_without_compression_can_read_the_format_number():
@@ -107,7 +107,7 @@ def test_a_release_without_compression_can_read_the_format_number():
 def test_a_header_that_differs_from_the_compressed_document_is_refused():
     whole, around = unpack(encode(positions_of(a=shard_at())))
     with pytest.raises(msgspec.ValidationError, match="header"):
-        decode(pack(whole, around | {"token": 8}))
+        decoded(pack(whole, around | {"token": 8}))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_header_that_differs_from_the_compressed_document_is_refused():
 def test_content_that_cannot_be_decompressed_is_refused(damage):
     content = msgspec.json.decode(encode(positions_of(a=shard_at())))
     with pytest.raises(msgspec.MsgspecError):
-        decode(msgspec.json.encode(content | damage))
+        decoded(msgspec.json.encode(content | damage))
 
 
 @pytest.mark.parametrize("write", [encode, plain])
@@ -130,7 +130,7 @@ def test_the_header_is_decoded_from_the_first_bytes(write, indent):
     content = msgspec.json.format(write(positions), indent=indent)
     assert len(content) > 10 * HEADER_BYTES
     found = decode_header(content[:HEADER_BYTES])
-    assert found == decode(content).header
+    assert found == decoded(content).header
 
 
 def test_an_incomplete_header_is_decoded_as_none():
@@ -169,7 +169,7 @@ def test_a_shard_takes_less_than_120_bytes():
 
 
 def test_a_file_of_format_1_is_read_without_the_fields_of_later_formats():
-    positions = decode(OF_FORMAT_1)
+    positions = decoded(OF_FORMAT_1)
     a, b, c = (positions.shards[name] for name in "abc")
     assert (positions.format, positions.identity, positions.generation) == (1, STREAM, 12)
     assert (positions.listed_at, positions.predecessors) == (None, ())
@@ -190,7 +190,7 @@ def test_a_truncated_file_is_refused():
     content = encode(positions_of(a=shard_at()))
     for length in range(len(content)):
         with pytest.raises(msgspec.MsgspecError):
-            decode(content[:length])
+            decoded(content[:length])
 
 
 OF_FORMAT_1 = b"""{

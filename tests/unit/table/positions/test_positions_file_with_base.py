@@ -60,12 +60,6 @@ def test_a_header_that_differs_from_the_changes_is_refused(field, value):
         positions_file.read(packed, {6: base}.__getitem__)
 
 
-def test_a_file_of_changes_is_not_read_without_its_base():
-    _, _, content = with_base()
-    with pytest.raises(msgspec.ValidationError, match="changes since commit 6"):
-        positions_file.decode(content)
-
-
 def test_a_base_of_another_stream_is_refused():
     base, _, content = with_base()
     other = msgspec.structs.replace(base, identity=msgspec.structs.replace(STREAM, arn=f"{STREAM.arn}-2"))

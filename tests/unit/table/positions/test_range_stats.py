@@ -14,6 +14,7 @@ from kinesis_assets.table.positions import amendments, positions_file
 from kinesis_assets.table.positions.positions import FORMAT
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts, with_rows
 from kinesis_assets.table.table import PositionedTable
+from support.stored_positions import decoded
 
 START = Position.parse("TRIM_HORIZON")
 FIRST_OF_A = RangeStats(
@@ -125,17 +126,17 @@ AMENDMENT = b"""{
 
 @pytest.mark.parametrize("content", [PLAIN, WHOLE], ids=["plain", "compressed"])
 def test_the_ranges_of_a_file_with_all_shards_are_read(content):
-    assert positions_file.decode(content).added == {"a": FIRST_OF_A}
+    assert decoded(content).added == {"a": FIRST_OF_A}
 
 
 @pytest.mark.parametrize("form", [4, 5])
 def test_ranges_of_formats_4_and_5_are_read(form):
-    older = msgspec.structs.replace(positions_file.decode(PLAIN), format=form)
-    assert positions_file.decode(positions_file.encode(older)).added == {"a": FIRST_OF_A}
+    older = msgspec.structs.replace(decoded(PLAIN), format=form)
+    assert decoded(positions_file.encode(older)).added == {"a": FIRST_OF_A}
 
 
 def test_the_ranges_of_a_file_with_changes_are_read():
-    base = positions_file.decode(WHOLE)
+    base = decoded(WHOLE)
     assert positions_file.read(CHANGES, {1: base}.__getitem__).positions.added == {
         "a": SECOND_OF_A,
         "b": FIRST_OF_B,
@@ -147,13 +148,13 @@ def test_the_ranges_of_an_amendment_are_read():
 
 
 def test_the_content_of_a_file_with_all_shards_has_not_changed():
-    positions = msgspec.structs.replace(positions_file.decode(PLAIN), format=FORMAT)
+    positions = msgspec.structs.replace(decoded(PLAIN), format=FORMAT)
     assert msgspec.json.encode(positions) == PLAIN.replace(b'"format":3', b'"format":%d' % FORMAT)
     assert unpacked(positions_file.encode(positions)) == unpacked(WHOLE)
 
 
 def test_the_content_of_a_file_with_changes_has_not_changed():
-    base = positions_file.decode(WHOLE)
+    base = decoded(WHOLE)
     stored = positions_file.read(CHANGES, {1: base}.__getitem__)
     assert unpacked(positions_file.encode_changes(stored, base)) == unpacked(CHANGES)
 
@@ -200,14 +201,14 @@ NO_ROWS = RANGE.replace(
 )
 def test_a_damaged_range_is_refused(range_):
     with pytest.raises(msgspec.ValidationError):
-        positions_file.decode(PLAIN.replace(RANGE, range_))
+        decoded(PLAIN.replace(RANGE, range_))
     amendment = msgspec.json.decode(AMENDMENT) | {"filled": {"a": msgspec.json.decode(range_)}}
     with pytest.raises(msgspec.ValidationError):
         amendments.decode(msgspec.json.encode(amendment))
 
 
 def test_changes_with_a_range_without_rows_are_refused():
-    base = positions_file.decode(WHOLE)
+    base = decoded(WHOLE)
     stored = positions_file.read(CHANGES, {1: base}.__getitem__)
     forged = msgspec.structs.replace(stored.positions, added={"b": RangeStats.unread(START)})
     content = positions_file.encode_changes(msgspec.structs.replace(stored, positions=forged), base)
