@@ -29,6 +29,11 @@ OTHER = b'{"v": "x", "id": 3}'
 MODES = pytest.mark.parametrize("apart", [False, True], ids=["keep", "separate"])
 
 
+@pytest.fixture
+def compiled() -> None:
+    """Lets Spark interpret the many queries of these tests. Others test that such queries can be compiled."""
+
+
 def event(id_: str, at: int, v: Any, **fields: Any) -> bytes:
     return json.dumps({"id": id_, "at": at, "v": v, **fields}).encode()
 
