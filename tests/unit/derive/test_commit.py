@@ -1,13 +1,14 @@
-"""Commits of a derived table without Spark: which is the attempt's own, and their metrics."""
+"""Commits of a derived table, without Spark: which is the own one, what is refused, and their metrics."""
 
 from __future__ import annotations
 
 import pytest
 
 from kinesis_assets.derive.derived_table import DerivedSnapshot
-from kinesis_assets.errors import CursorConflict
+from kinesis_assets.errors import CursorConflict, DataFileInvalid, UpsertOvertaken
 from kinesis_assets.metrics.instruments import COMMIT_DURATION
 from support.plain_derived import PlainDerived
+from support.table_folder import folder_of
 
 
 @pytest.fixture
@@ -60,6 +61,41 @@ def test_an_attempt_conflicts_with_a_rebuild_although_the_chain_no_longer_has_it
     with pytest.raises(CursorConflict):
         late()
     assert derived.rows.keys() == {(3, 3, "a")}
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{}, {"errors": [b"bad"]}, {"errors": [], "redriven": [b"bad"]}],
+    ids=["rows", "errors", "redriven"],
+)
+def test_a_missing_file_prevents_the_commit(derived, named):
+    folder = folder_of(derived.table)
+    before = {*folder.rglob("*.parquet")}
+    late = derived.planned([] if named else [(2, 2, "a")], **named)
+    (written,) = {*folder.rglob("*.parquet")} - before
+    written.unlink()
+    with pytest.raises(DataFileInvalid):
+        late()
+    assert derived.rows.keys() == {(1, 1, "a")}
+
+
+def test_an_entry_counts_the_rows_that_were_added_and_those_that_were_deleted(derived):
+    derived.append((2, 2, "a"), (3, 3, "b"))
+    upserted = derived.upsert((2, 4, "a"), (4, 4, "b"))
+    assert (upserted.rows, upserted.deleted) == (2, 1)
+    rebuilt = derived.rebuild()
+    assert (rebuilt.rows, rebuilt.deleted) == (0, 4)
+    assert (rebuilt.previous, derived.rows.total()) == (None, 0)
+
+
+def test_an_upsert_is_refused_after_a_compaction_of_one_of_several_files_that_it_replaces(derived):
+    derived.append((2, 2, "a"))
+    derived.append((3, 3, "b"))
+    late = derived.planned([(1, 9, "a"), (3, 9, "b")], replacing=True)
+    derived.table.snapshot().delta.optimize.compact()
+    with pytest.raises(UpsertOvertaken):
+        late()
+    assert derived.rows.keys() == {(1, 1, "a"), (2, 2, "a"), (3, 3, "b")}
 
 
 def test_a_commit_records_how_long_it_took(derived, measurements):
