@@ -39,7 +39,7 @@ TESTS = {
     "ingest/run.py": ["ingest"],
     "ingest/shard_lists.py": ["ingest"],
     "kinesis/data_loss.py": ["kinesis/reading"],
-    "table/commits/commit.py": [*TABLES, "ingest/test_allowance.py"],
+    "table/commits/commit.py": [*TABLES, "ingest/test_allowance.py", "operations/adopt"],
     "table/commits/commit_loop.py": TABLES,
     "table/positions/merge.py": COMMITS,
     "table/positions/position_changes.py": COMMITS,
