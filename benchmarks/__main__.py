@@ -36,6 +36,7 @@ MODULES = [
     "commits",
     "requests",
     "fairness",
+    "iceberg",
     "chain",
     "memory",
     "compare",

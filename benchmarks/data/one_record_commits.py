@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,9 +36,9 @@ LISTING = StreamListing(
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 
 
-def create_table(uri: str) -> PositionedTable:
+def create_table(uri: str, open_table: Callable[[str], PositionedTable] = PositionedTable) -> PositionedTable:
     """Create a table with all shards at TRIM_HORIZON."""
-    table = PositionedTable(uri)
+    table = open_table(uri)
     freeze(table, LISTING, dict.fromkeys(SHARDS, BEGINNING))
     return table
 
@@ -49,14 +51,18 @@ def load_positions(table: PositionedTable) -> StreamPositions:
 
 
 def prepare_commit(
-    table: PositionedTable, expected: StreamPositions, shard_id: str
+    table: PositionedTable, expected: StreamPositions, shard_id: str, copies: int = 1
 ) -> Callable[[], CommitResult]:
-    """Write a data file with the next record of a shard, and return the function that commits it."""
+    """Write a data file with the next record of a shard, and return the function that commits it.
+
+    Args:
+        copies: How often the file is committed, as links with other names. More than one need a local folder.
+    """
     start = expected.shards[shard_id].position
     number = str(int(start.sequence_number or 0) + 1)
     record = Record(number, LISTING.summary.service_time.timestamp(), b"order", "k")
     batch_id, through = new_id(), Position.after(number)
-    writer = DataFileWriter(table.files, batch_id)
+    writer = DataFileWriter(table.files, batch_id, table.layout)
     writer.write(shard_id, record_batch("orders", shard_id, [record]))
     stats = RangeStats(
         start=start,
@@ -67,7 +73,12 @@ def prepare_commit(
         bytes=len(record.data),
         checksum=checksum(record),
     )
-    files = writer.close()
+    (file,) = writer.close()
+    files = [file]
+    for copied in range(1, copies):
+        copy = msgspec.structs.replace(file, path=file.path.replace(".", f"-{copied}.", 1))
+        os.link(Path(table.uri, file.path), Path(table.uri, copy.path))
+        files.append(copy)
 
     def commit_it() -> CommitResult:
         return commit(

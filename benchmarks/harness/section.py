@@ -122,6 +122,18 @@ class Goal(Enum):
         "at most 0.5x",
     )
     UPSERT_SCATTERED = ("the same with keys in all files", "at most 0.5x")
+    ICEBERG_LANDING = (
+        "CPU per GB of a landing in an Iceberg table, compared with a Delta table",
+        "at most 1.1x",
+    )
+    ICEBERG_COMMITS = (
+        "a commit to an Iceberg table after 10,000 commits, with the snapshots that are kept by default",
+        "at most 60 ms of CPU and 100 KB, flat from 1,000 commits on",
+    )
+    ICEBERG_FAIRNESS = (
+        "4 runs on different shards of an Iceberg table: commits of the run with the fewest",
+        "at least half of the mean",
+    )
     IMPORTS = ("CPU that a stream's definitions add to `import dagster`, in a new process", "at most 0.3 s")
 
     @property

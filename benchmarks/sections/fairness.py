@@ -17,6 +17,7 @@ from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.sharedctypes import Synchronized
     from multiprocessing.synchronize import Barrier
 
@@ -29,7 +30,13 @@ _shared: tuple[Barrier, Synchronized[int]] | None = None
 writers."""
 
 
-def commits_of_each(uri: str, *, writers: int, commits: int) -> list[int]:
+def commits_of_each(
+    uri: str,
+    *,
+    writers: int,
+    commits: int,
+    open_table: Callable[[str], PositionedTable] = PositionedTable,
+) -> list[int]:
     """Let writers commit to one table, and return the number of commits of each, in ascending order.
 
     Args:
@@ -37,17 +44,18 @@ def commits_of_each(uri: str, *, writers: int, commits: int) -> list[int]:
         writers: Number of writers. Each runs in its own process, and commits to its own shard without a
             pause.
         commits: Number of commits of all writers together, after which they stop.
+        open_table: Opens the table, in each process.
 
     Raises:
         TableError: A commit failed.
     """
     shard_ids = [f"shardId-{number:012}" for number in range(writers)]
     shards = [Shard(shard_id, (), ("0", "9"), "1") for shard_id in shard_ids]
-    freeze(PositionedTable(uri), StreamListing(LISTING.summary, shards), dict.fromkeys(shard_ids, BEGINNING))
+    freeze(open_table(uri), StreamListing(LISTING.summary, shards), dict.fromkeys(shard_ids, BEGINNING))
     context = get_context("spawn")  # delta-rs does not survive a fork
     shared = context.Barrier(writers), context.Value("q", commits)
     with ProcessPoolExecutor(writers, context, initializer=_initialize, initargs=shared) as pool:
-        made = list(pool.map(partial(_write, uri), shard_ids))
+        made = list(pool.map(partial(_write, partial(open_table, uri)), shard_ids))
     return sorted(made)
 
 
@@ -56,10 +64,10 @@ def _initialize(barrier: Barrier, left: Synchronized[int]) -> None:
     _shared = barrier, left
 
 
-def _write(uri: str, shard_id: str) -> int:
+def _write(open_table: Callable[[], PositionedTable], shard_id: str) -> int:
     assert _shared is not None
     barrier, left = _shared
-    table, made = PositionedTable(uri), 0
+    table, made = open_table(), 0
     barrier.wait(timeout=SECONDS)
     while left.value > 0:
         landed = commit_one_record(table, shard_id)

@@ -1,11 +1,12 @@
 """A landing and its bare parts, as workers.
 
-    python -m benchmarks.workers.landing land | read | write
+    python -m benchmarks.workers.landing land | land-iceberg | read | write
 
-`land` reads over HTTP and commits to Delta, with a plan and a run in a warm Spark session. `read` and `write`
-are its bare parts: `read` parses the same pages and discards them, and `write` writes batches of the same
-records, which are in memory already, with the same codec. Each runs in two processes at once, because a
-landing has two tasks, and a core is slower while another one is busy.
+`land` reads over HTTP and commits to Delta, with a plan and a run in a warm Spark session, and `land-iceberg`
+to Iceberg. `read` and `write` are the bare parts of a landing: `read` parses the same pages and discards
+them, and `write` writes batches of the same records, which are in memory already, with the same codec. Each
+runs in two processes at once, because a landing has two tasks, and a core is slower while another one is
+busy.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.data.iceberg_tables import iceberg_table
 from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, private_stdout, serve_requests
 from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
@@ -67,10 +69,14 @@ def client(request: ReadRequest) -> StreamClient:
     return StreamClient(request.stream, ClientSettings("us-east-1", request.url))
 
 
-def land_stream(spark: SparkSession, request: ReadRequest) -> ReadResult:
+def land_stream(
+    spark: SparkSession,
+    request: ReadRequest,
+    open_table: Callable[[str], PositionedTable] = PositionedTable,
+) -> ReadResult:
     """Plan, land and commit the whole stream into a new table."""
     stream = client(request)
-    table = PositionedTable(request.folder)
+    table = open_table(f"{request.folder}/raw")
     shard_ids = [shard.shard_id for shard in stream.list_shards()]
     plan = plan_run(stream, table, asked=shard_ids, policy=ReadPolicy())
     result = execute_run(partial(land, spark), stream, table, plan)
@@ -180,14 +186,18 @@ def serve_part(kind: str, replies: TextIO) -> None:
         serve_requests(prepare, replies)
 
 
+TABLES: dict[str, Callable[[str], PositionedTable]] = {"land": PositionedTable, "land-iceberg": iceberg_table}
+"""Opens the table of a landing."""
+
+
 def main(kind: str) -> None:
     """Serve requests of one kind."""
     replies = private_stdout()
-    if kind != "land":
+    if kind not in TABLES:
         serve_part(kind, replies)
         return
     spark = start_session(SESSION)
-    serve_requests(lambda request: partial(land_stream, spark, request), replies)
+    serve_requests(lambda request: partial(land_stream, spark, request, TABLES[kind]), replies)
     spark.stop()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness.rounds import Input, measure_in_turn
 from benchmarks.harness.section import Goal
-from benchmarks.sections import commits, continuous, imports
+from benchmarks.sections import commits, continuous, iceberg, imports
 from benchmarks.sections.derived import formats, increments, routes, typed, upserts
 from benchmarks.sections.derived.workers import OURS, workers
 from benchmarks.sections.landing import readers, targets
@@ -110,3 +110,21 @@ def test_imports_of_a_code_location_are_measured() -> None:
     assert all(
         imports.cpu(statement) > 0 for statement in (imports.BUILT, imports.RUN)
     )  # begin as the others
+
+
+def test_iceberg_tables_are_measured_beside_delta_tables(server: ReplayServer, tmp_path: Path) -> None:
+    ratio = iceberg.ratio(iceberg.landings(server, FEW, rounds=1))
+    rows = [row for format_ in iceberg.FORMATS for row in iceberg.commits(format_, (2, 70), rounds=1)]
+    made = iceberg.commits_of_each(
+        str(tmp_path / "raw"), writers=2, commits=4, open_table=iceberg.iceberg_table
+    )
+    assert [(row.format, row.commits) for row in rows] == [
+        ("Delta", 2),
+        ("Delta", 70),
+        ("Iceberg", 2),
+        ("Iceberg", 70),
+    ]
+    assert all(0 < row.kb <= iceberg.MAX_KB for row in rows)
+    assert sum(made) == 4
+    targets = [iceberg.landing_target(ratio), iceberg.commit_target(rows), iceberg.fairness_target(made)]
+    assert None not in [target.met for target in targets]
