@@ -91,7 +91,7 @@ docs: $(READY)
 pictures: $(READY)
 	@PICTURES=1 $(BIN)/pytest -q tests/deployments/browser
 
-# The tests around private names of boto3, botocore, urllib3, Dagster and PySpark, on their newest releases. Only warns.
+# The tests around names of boto3, botocore, urllib3, Dagster, PySpark and pyiceberg, on their newest releases. Only warns.
 canary: $(READY)
 	@.ci/canary
 

@@ -1,0 +1,48 @@
+"""docs/iceberg.md: the YAML is valid, and the SQL reads tables of both formats."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
+from support import readers
+from support.attempts import Attempt, freeze_all, shards
+from support.formats import FORMATS, iceberg_of, table_of
+from support.iceberg import table_readers
+from support.timing import WRITING
+
+PAGE = (Path(__file__).parents[2] / "docs" / "iceberg.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_yaml_has_valid_settings() -> None:
+    settings = [StreamSettings(**yaml.safe_load(block)["attributes"]) for block in blocks("yaml")]
+    opened = [each.iceberg_catalog("clicks_raw") for each in settings]
+    assert [(each.type, each.identifier) for each in opened] == [
+        ("rest", ("lake", "clicks_raw")),
+        ("glue", ("lake", "clicks_raw")),
+    ]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_the_sql_reads_the_raw_table(tmp_path: Path, format_: str) -> None:
+    table = table_of(format_, str(tmp_path / "clicks"), WRITING)
+    frozen = freeze_all(table, shards("a", "b"))
+    Attempt(table, frozen, {"a": 3, "b": 2}).commit()
+    if format_ == "delta":
+        duck, scan = readers.duck(), f"delta_scan('{table.uri}')"
+    else:
+        duck, scan = table_readers.duck(), f"iceberg_scan('{iceberg_of(table).metadata_location}')"
+    (sql,) = blocks("sql")
+    cursor = duck.cursor()
+    cursor.execute("CREATE SCHEMA IF NOT EXISTS lake")
+    cursor.execute(f"CREATE OR REPLACE VIEW lake.clicks_raw AS SELECT * FROM {scan}")  # noqa: S608  # of the test
+    assert cursor.execute(sql).fetchall() == [(date(2026, 2, 2), "a", 3), (date(2026, 2, 2), "b", 2)]
