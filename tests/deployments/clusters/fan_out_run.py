@@ -11,16 +11,19 @@ from functools import partial
 import boto3
 from deltalake import DeltaTable
 
-from benchmarks.harness.waiting import wait_until
+from benchmarks.harness.waiting import SECONDS, wait_until
 from kinesis_assets.ingest.fan_out import landing_by_subscriptions
 from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.reading import subscription
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.session import end_session, start_session
 from kinesis_assets.table.table import PositionedTable
 
+# A slow machine would read with GetRecords meanwhile.
+subscription._FIRST_EVENT = subscription._PATIENCE = SECONDS
 arguments = json.loads(sys.argv[1])
 records = [{"Data": b"%d" % item, "PartitionKey": str(item)} for item in range(arguments["rows"])]
 client = StreamClient(arguments["stream"], ClientSettings("us-east-1", arguments["endpoint_url"]))

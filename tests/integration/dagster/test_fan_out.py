@@ -48,7 +48,7 @@ def reasons_of(runs, run):
     return [None if reason is None else reason.value for reason in reasons]
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("spark", "patient_subscriptions")
 def test_runs_read_by_the_consumer_through_a_split_and_a_restart(source, runs, register, faults):
     def is_put_and_read_by_the_subscription():
         faults.calls.clear()

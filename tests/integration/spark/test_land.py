@@ -42,6 +42,7 @@ def test_a_run_is_one_job_with_one_task_per_core(bench, spark, jobs):
     assert len(DeltaTable(bench.table.uri).file_uris()) == spark.sparkContext.defaultParallelism
 
 
+@pytest.mark.usefixtures("patient_subscriptions")
 def test_tasks_land_what_subscriptions_have_received_and_an_iteration_without_records_is_no_job(
     bench, spark, jobs, faults, monkeypatch
 ):

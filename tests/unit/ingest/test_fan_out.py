@@ -18,7 +18,7 @@ from support.single_task import land_as_in_spark
 from support.timing import READING, WRITING
 from support.virtual_time import VirtualTime
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("patient_subscriptions")]
 
 A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 

@@ -43,8 +43,15 @@ def kinesis(clocked):
 
 
 @pytest.fixture
-def client(stream, clocked, virtual):
-    timing = replace(READING, clock=virtual, read_timeout=1.0)
+def patience(patient_subscriptions):
+    """The seconds in which something arrives on any machine."""
+    del patient_subscriptions
+    return 60.0
+
+
+@pytest.fixture
+def client(stream, clocked, virtual, patience):
+    timing = replace(READING, clock=virtual, read_timeout=patience)
     return StreamClient(stream, replace(clocked.settings, timing=timing), attempts=1)
 
 
@@ -493,6 +500,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.parametrize("patience", [1.0])
 @pytest.mark.parametrize("times", [1, 100])
 @pytest.mark.parametrize("events", [0, 1])
 @pytest.mark.parametrize("fault", HOSTILE.values(), ids=HOSTILE)
