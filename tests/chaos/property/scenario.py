@@ -308,8 +308,9 @@ def _subscriptions(shared: SharedResources) -> Subscriptions:
             return shared.clock.seconds
 
     settings = shared.client.settings
+    summary = shared.client.describe()
+    consumer = shared.client.register_consumer("lake", summary.identity.arn)
+    # Subscriptions wait as briefly for a response that does not arrive. The other calls have to succeed.
     timing = replace(settings.timing, clock=ServiceTime(), read_timeout=0.5)
     client = StreamClient(shared.client.stream, replace(settings, timing=timing), attempts=1)
-    summary = client.describe()
-    consumer = client.register_consumer("lake", summary.identity.arn)
     return Subscriptions(client, consumer.arn, summary.service_time, lambda _: None)
