@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import yaml
 
 from kinesis_assets.errors import CallFailed, InvalidInput, ShardListIncomplete
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -183,16 +182,14 @@ def _file_content(path: str) -> str:
         ) from error
 
 
-def _json_or_yaml(text: str) -> object:
-    try:
-        return json.loads(text)  # YAML does not allow tabs
-    except ValueError:
-        return yaml.safe_load(text)
-
-
 def _loaded(text: str, where: str) -> str | dict[str, str]:
+    import yaml  # noqa: PLC0415  # executors of Spark, which import this module, do not have it
+
     try:
-        found = _json_or_yaml(text)
+        try:
+            found = json.loads(text)  # YAML does not allow tabs
+        except ValueError:
+            found = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:  # an invalid date is a ValueError
         raise InvalidInput(
             f"{where} is neither JSON nor YAML: {' '.join(str(error).split())}; correct it"

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -76,17 +77,23 @@ def executable(tmp_path):
 
 
 @pytest.fixture
-def run(settings, stream, tmp_path):
-    """Runs the stream of the test into `tmp_path / "table"`. Returns the exit code, the events and errors."""
+def command(settings, stream, tmp_path):
+    """Runs a command on the stream of the test. Returns the exit code, the rows and errors."""
 
-    def run(*options, **given):
-        place = ["--table", str(tmp_path / "table"), "--endpoint-url", str(settings.endpoint_url)]
-        given = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+    def command(name, *options, **given):
+        given = [f"{field}={json.dumps(value)}" for field, value in given.items()]
         options = [*options, *(part for pair in given for part in ("--set", pair))]
-        done = _run([SCRIPT, "run", "--stream", stream, *place, "--json", *options], tmp_path)
+        place = ["--stream", stream, "--endpoint-url", str(settings.endpoint_url), "--json"]
+        done = _run([SCRIPT, name, *place, *options], tmp_path)
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
-    return run
+    return command
+
+
+@pytest.fixture
+def run(command, tmp_path):
+    """Runs the stream of the test into `tmp_path / "table"`. Returns the exit code, the events and errors."""
+    return partial(command, "run", "--table", str(tmp_path / "table"))
 
 
 @pytest.fixture
