@@ -9,9 +9,12 @@ import msgspec
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.delta.sql import later, sql_text
+from kinesis_assets.table.row_predicates import are_later
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    import pyarrow as pa
 
     from kinesis_assets.table.row_predicates import PassedRecord
 
@@ -81,6 +84,14 @@ class Records(NamedTuple):
             f"batch_id = {self.batch_id} AND shard_id = {sql_text(self.shard_id)} "
             f"AND {later(*self.after)} AND NOT {later(*self.through)}"
         )
+
+    def are_among(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether it is one, from its batch id and the columns `RECORD_COLUMNS`."""
+        import pyarrow.compute as pc  # noqa: PLC0415  # definitions load no Arrow
+
+        found = pc.and_(pc.equal(rows["batch_id"], self.batch_id), pc.equal(rows["shard_id"], self.shard_id))
+        is_within = pc.and_not(are_later(rows, *self.after), are_later(rows, *self.through))
+        return pc.and_(found, is_within)
 
     def __str__(self) -> str:
         first = self.after[0] if self.after[1] < 0 else f"after {self.after[0]}"

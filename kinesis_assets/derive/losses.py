@@ -12,18 +12,25 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC
+from functools import reduce
+from math import inf
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
-from kinesis_assets.derive.cursor import Records, Selection
+from kinesis_assets.derive.cursor import RECORD_COLUMNS, Records, Selection
 from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
+from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.errors import (
     SourceCommitsMissing,
     SourceRowsDeleted,
     SourceRowsMissing,
+    TableUnreachable,
     TableUnsuitable,
 )
-from kinesis_assets.table.delta.sql import sql_text
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +42,10 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.source import RankedFile, Source
     from kinesis_assets.derive.source_commits import SourceCommit
     from kinesis_assets.errors import TableError
+
+
+_COUNTED_ROWS = 1 << 16
+"""How many rows are counted at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +104,9 @@ def _missing(source: Source, commit: SourceCommit, commits: Sequence[SourceCommi
     """
     later = [each.batch_id for each in commits if each.amends and each.rows and each.id > commit.id]
     for shard_id, range_ in commit.ranges.items():
-        found = _counted(source, _of_shard(commit, shard_id)).get(commit.batch_id, 0)
+        found = _records(source, [Records(commit.batch_id, shard_id, *range_.places)]).total()
         if found < range_.rows:
-            parts = [Records(batch_id, shard_id, *range_.places).condition for batch_id in later]
-            again = _counted(source, " OR ".join(f"({part})" for part in parts)) if parts else {}
+            again = _records(source, [Records(batch_id, shard_id, *range_.places) for batch_id in later])
             yield Missing(commit, shard_id, range_.rows - found, again)
 
 
@@ -151,20 +161,17 @@ def _may_have_expired(source: Source, missing: Missing, floor: date) -> bool:
     if missing.rows == range_.rows:
         return through is None or through.astimezone(UTC).date() < floor
 
-    def has(number: str | None) -> bool:
-        condition = f"{_of_shard(commit, shard_id)} AND sequence_number = '{number}'"
-        return bool(_counted(source, condition))
+    def has(number: int) -> bool:
+        record = Records(commit.batch_id, shard_id, (number, -1), (number, inf))
+        return bool(_records(source, [record]))
 
-    return has(range_.last_sequence_number) and not has(range_.first_sequence_number)
-
-
-def _of_shard(commit: SourceCommit, shard_id: str) -> str:
-    return f"batch_id = {commit.batch_id} AND shard_id = {sql_text(shard_id)}"
+    first, last = range_.numbers
+    return has(last) and not has(first)
 
 
 def rows_added_again(source: Source, again: Sequence[Records]) -> list[DeletedRows]:
     """Return the number of records that were added again, for each batch."""
-    counts = _counted(source, " OR ".join(f"({each.condition})" for each in again)) if again else {}
+    counts = _records(source, again)
     return [
         DeletedRows(
             deletion=Deletion.ADDED_AGAIN,
@@ -184,15 +191,42 @@ def _by_batch(
         for each in files:
             counted[each.first or 0] += each.rows_of_one_batch or 0
         return counted
-    ids = ", ".join(str(commit.batch_id) for commit in commits)
-    return _counted(source, f"{source.batch_column} IN ({ids})")
+    return _counted(source, Selection(only=frozenset(commit.batch_id for commit in commits)))
 
 
-def _counted(source: Source, condition: str) -> Mapping[int, int]:
-    """Return the number of rows for which a condition is true, by batch id."""
+def _records(source: Source, records: Sequence[Records]) -> Counter[int]:
+    """Return the number of rows of a raw table that are some records, by batch id."""
+    batch_ids = frozenset(each.batch_id for each in records)
+    return _counted(source, Selection(only=batch_ids), records) if records else Counter()
+
+
+def _counted(source: Source, selection: Selection, records: Sequence[Records] | None = None) -> Counter[int]:
+    """Return the number of selected rows of a raw table, by batch id.
+
+    Args:
+        records: Count only the rows that are one of these.
+
+    Raises:
+        TableUnreachable: The rows cannot be read.
+    """
     column = source.batch_column
-    query = f"SELECT {column}, count(*) AS found FROM rows WHERE {condition} GROUP BY {column}"  # noqa: S608
-    return {row[column]: row["found"] for row in source.snapshot.query(query)}
+    names = [column] if records is None else [column, *RECORD_COLUMNS]
+    schema = pa.schema([TABLE_SCHEMA.field(name) for name in names])
+    filesystem = source.folder.open()
+    found: Counter[int] = Counter()
+    try:
+        for file in (each.file for each in source.ranked_files(selection)):
+            for rows in rows_of_file(filesystem, file, schema, selection, column, batch_rows=_COUNTED_ROWS):
+                batch_ids = rows[column]
+                if records is not None:
+                    is_one = reduce(pc.or_, (each.are_among(rows) for each in records))
+                    batch_ids = batch_ids.filter(is_one)
+                found.update(
+                    {each["values"]: each["counts"] for each in batch_ids.value_counts().to_pylist()}
+                )
+    except (OSError, pa.ArrowException) as error:
+        raise TableUnreachable(source.uri, f"its rows cannot be read: {error}") from None
+    return found
 
 
 def consumed_after(source: Source, selection: Selection, before: DerivedCommit | None) -> int | None:
@@ -277,7 +311,7 @@ def _count(source: Source, selection: Selection) -> int:
     counts = [each.file.rows for each in files if selection.includes_all(each.first, each.last)]
     if len(counts) == len(files) and None not in counts:
         return sum(count or 0 for count in counts)
-    return sum(_counted(source, selection.condition(source.batch_column)).values())
+    return sum(_counted(source, selection).values())
 
 
 def refuse_deleted(table: str, source: Source, lost: Sequence[DeletedRows], on_deleted: OnDeleted) -> None:

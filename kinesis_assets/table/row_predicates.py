@@ -68,17 +68,10 @@ class RowsAfter:
         """Return for each row whether it is one."""
         import pyarrow.compute as pc  # noqa: PLC0415  # definitions load no Arrow
 
-        shards, numbers = rows["shard_id"], rows["sequence_number"]
-        lengths, subs = pc.utf8_length(numbers), rows["sub_sequence_number"]
-        found = pc.equal(lengths, -1)
-        for shard_id, (number, sub) in self.places.items():
-            text = str(number)
-            same_length = pc.equal(lengths, len(text))
-            later = pc.greater(numbers, text)
-            if sub != math.inf:
-                later = pc.or_(later, pc.and_(pc.equal(numbers, text), pc.greater(subs, int(sub))))
-            later = pc.or_(pc.greater(lengths, len(text)), pc.and_(same_length, later))
-            found = pc.or_(found, pc.and_(pc.equal(shards, shard_id), later))
+        shards = rows["shard_id"]
+        found = pc.equal(rows["sub_sequence_number"], -1)
+        for shard_id, place in self.places.items():
+            found = pc.or_(found, pc.and_(pc.equal(shards, shard_id), are_later(rows, *place)))
         return pc.and_(pc.equal(rows["stream"], self.stream), found)
 
 
@@ -98,3 +91,16 @@ class ArrivedBefore:
 
         midnight = datetime.combine(self.day, datetime.min.time(), UTC)
         return pc.less(rows["approximate_arrival_timestamp"], midnight)
+
+
+def are_later(rows: pa.RecordBatch, number: int, sub: float) -> pa.BooleanArray:
+    """Return for each row of a shard whether it is after a place, see `PassedRecord`. No value is null."""
+    import pyarrow.compute as pc  # noqa: PLC0415  # as above
+
+    numbers, text = rows["sequence_number"], str(number)
+    lengths = pc.utf8_length(numbers)
+    later = pc.greater(numbers, text)
+    if sub != math.inf:
+        same = pc.equal(numbers, text)
+        later = pc.or_(later, pc.and_(same, pc.greater(rows["sub_sequence_number"], int(sub))))
+    return pc.or_(pc.greater(lengths, len(text)), pc.and_(pc.equal(lengths, len(text)), later))
