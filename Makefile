@@ -118,13 +118,15 @@ bucket: $(READY)
 		tests/contract/test_no_silent_loss.py::test_a_restored_table_fails_the_run_until_it_is_replayed_and_adopted
 
 # What all formats of tables have in common, on Iceberg tables: lines of the contract, runs and operations that are killed at
-# any point, races, and a few random histories.
+# any point, races, tables that are derived from them, and a few random histories.
 iceberg: $(READY)
 	@echo "Contract and chaos tests on Iceberg tables"
 	@$(MEMORY) FORMAT=iceberg $(BIN)/pytest -q -n 2 --dist loadfile $(patsubst %,tests/contract/test_%.py,atomic \
-		exactly_once exactly_once_in_continuous_runs graceful_stop isolation_of_failures one_winner replay) \
+		exactly_once exactly_once_downstream exactly_once_in_continuous_runs graceful_stop isolation_of_failures \
+		one_winner replay) \
 		$(patsubst %,tests/chaos/faults/test_%.py,crash_matrix crash_matrix_of_continuous_runs fencing \
-		killed_operations paused_runs) tests/chaos/property/test_histories.py tests/chaos/test_races.py
+		killed_operations paused_runs) tests/chaos/property/test_histories.py tests/chaos/test_races.py \
+		tests/integration/derive/test_rows_added_again.py tests/unit/derive/test_backlog.py
 
 MINUTES ?= 2
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.kinesis.role import AssumedRole
+    from kinesis_assets.table.format import RawFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class CheckedTable:
         partition_by: The partition columns; None if they are not known.
         is_router: Whether other tables consume its rows by their route.
         catalog: Where the table is registered, see `catalog_of`; empty if it is not.
+        source_format: Returns the format of a raw source, see `Derivation`.
     """
 
     key: dg.AssetKey
@@ -47,6 +49,7 @@ class CheckedTable:
     partition_by: tuple[str, ...] | None = None
     is_router: bool = False
     catalog: Mapping[str, str] = field(default_factory=dict)
+    source_format: RawFormat | None = None
 
     @classmethod
     def of(
@@ -55,6 +58,7 @@ class CheckedTable:
         consumption: Consumption,
         upstream: dg.AssetsDefinition,
         role: AssumedRole | None,
+        raw_format: RawFormat | None,
     ) -> CheckedTable:
         """Return the table of an asset."""
         return cls(
@@ -70,6 +74,7 @@ class CheckedTable:
             consumption.partition_by,
             consumption.is_router,
             consumption.catalog,
+            consumption.source_format(raw_format),
         )
 
     @property
@@ -82,6 +87,7 @@ def checked_tables(
     definitions: Mapping[dg.AssetKey, dg.AssetsDefinition],
     stream: StreamNames,
     role: AssumedRole | None = None,
+    raw_format: RawFormat | None = None,
 ) -> list[CheckedTable]:
     """Return the derived tables of a stream among the assets of a code location, in the order of their keys.
 
@@ -89,7 +95,7 @@ def checked_tables(
     these assets: their runs fail.
     """
     return [
-        CheckedTable.of(key, each, definitions[each.upstream], role)
+        CheckedTable.of(key, each, definitions[each.upstream], role, raw_format)
         for key, each in derived_tables(definitions, stream).items()
         if (each.checks.reading_no_rows or each.catalog) and has_uri(definitions, each.upstream)
     ]

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.dagster.settings.check_settings import DerivedChecks
+    from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.derive.policy import OnDeleted, Retention
+    from kinesis_assets.table.format import RawFormat
     from kinesis_assets.table.run_files.heartbeat import Heartbeat
 
 COMMIT_ID = "commit_id"
@@ -84,8 +86,9 @@ class Consumption:
 
         table = self._table(context)
         check_executors(spark, f"table {self.table}", table.folder)
-        source = self.source(definition_of(context, self.upstream))
-        return derive(spark, table, self.owned(key, source), by=context.run.run_id)
+        raw_format = open_stream(context.resources, self.stream).raw_format
+        derivation = self.owned(key, definition_of(context, self.upstream), raw_format)
+        return derive(spark, table, derivation, by=context.run.run_id)
 
     def source(self, upstream: dg.AssetsDefinition) -> str:
         """Return the path or URI of the source, see `open_source`.
@@ -100,9 +103,16 @@ class Consumption:
             return routes_folder(uri, self.routes)
         return f"{uri.rstrip('/')}/{ERRORS_FOLDER}" if self.of_errors else uri
 
-    def owned(self, key: dg.AssetKey, source: str) -> Derivation:
-        """Return the derivation for the path or URI of the source, with the table's asset as its owner."""
-        return replace(self.derivation(source), owner=key.to_user_string())
+    def source_format(self, raw_format: RawFormat | None) -> RawFormat | None:
+        """Return the format of the source, see `Derivation`. The argument is `OpenStream.raw_format`."""
+        return raw_format if self.upstream == self.stream.raw_key else None
+
+    def owned(
+        self, key: dg.AssetKey, upstream: dg.AssetsDefinition, raw_format: RawFormat | None
+    ) -> Derivation:
+        """Return the derivation, with the table's asset as its owner. Raises as `source`."""
+        derivation = self.derivation(self.source(upstream))
+        return replace(derivation, owner=key.to_user_string(), source_format=self.source_format(raw_format))
 
     def _table(self, context: dg.AssetExecutionContext) -> DerivedTable:
         from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
@@ -144,24 +154,24 @@ def derived_tables(
 
 
 def table_of(
-    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: StreamNames, asset: str
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], opened: OpenStream, asset: str
 ) -> tuple[dg.AssetKey, Consumption, Derivation]:
     """Return the key of the derived table of an asset, its consumption, and how it is computed.
 
     Raises:
         InvalidInput: The stream has no such derived table, or the code location does not have its source.
     """
-    tables = derived_tables(definitions, stream)
+    tables = derived_tables(definitions, opened.names)
     found = {key.to_user_string(): key for key in tables}
     if asset not in found:
         others = ", ".join(found) or "none"
-        raise InvalidInput(f"asset {asset}: no derived table of stream {stream.stream}; these are {others}")
+        raise InvalidInput(f"asset {asset}: no derived table of stream {opened.name}; these are {others}")
     key, consumption = found[asset], tables[found[asset]]
     if consumption.upstream not in definitions:
         raise InvalidInput(
             f"asset {asset}: its source {consumption.upstream.to_user_string()} is not defined"
         )
-    return key, consumption, consumption.owned(key, consumption.source(definitions[consumption.upstream]))
+    return key, consumption, consumption.owned(key, definitions[consumption.upstream], opened.raw_format)
 
 
 def derived_metadata(

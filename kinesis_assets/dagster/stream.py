@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, stops_explained
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.table.format import RawFormat
     from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.run_files.heartbeat import Heartbeat
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -122,13 +123,15 @@ class OpenStream:
         """The stream's table."""
         from kinesis_assets.table.table import PositionedTable  # noqa: PLC0415  # definitions do not open the table
 
-        settings = self.settings
-        if settings.format == "delta":
-            return PositionedTable(settings.table, role=self.role)
-        from kinesis_assets.table.iceberg.raw_table import IcebergFormat  # noqa: PLC0415  # loads pyiceberg
+        uri, format_ = self.settings.table, self.raw_format
+        if format_ is None:
+            return PositionedTable(uri, role=self.role)
+        return PositionedTable(uri, role=self.role, format=format_)
 
-        catalog = settings.iceberg_catalog(self.names.raw_key.path[-1])
-        return PositionedTable(settings.table, role=self.role, format=partial(IcebergFormat, catalog=catalog))
+    @cached_property
+    def raw_format(self) -> RawFormat | None:
+        """What returns the format of the table; None for Delta Lake."""
+        return self.settings.format_of(self.names.raw_key.path[-1])
 
     @cached_property
     def policy(self) -> ReadPolicy:

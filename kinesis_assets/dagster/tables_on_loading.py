@@ -136,23 +136,24 @@ def refuse_missing_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition
 
 
 def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
-    """Check that no derived table consumes an Iceberg table. The argument is as above.
+    """Check that no derived table consumes the Iceberg table of a stream that is not its own.
+
+    It knows the catalog of its own stream alone. The argument is as above.
 
     Raises:
         InvalidInput: One does.
     """
     for key, definition in sorted(definitions.items()):
         consumption = consumption_of(definition)
-        if consumption is None or not _is_iceberg(
-            definitions.get(consumption.upstream), consumption.upstream
-        ):
+        if consumption is None or consumption.upstream == consumption.stream.raw_key:
+            continue
+        if not _is_iceberg(definitions.get(consumption.upstream), consumption.upstream):
             continue
         place = f"{consumption.place}: " if consumption.place else ""
         raise InvalidInput(
             f"{place}upstream: the table {key.to_user_string()} cannot consume "
-            f"{consumption.upstream.to_user_string()}, which is an Iceberg table: tables can only be derived "
-            "from Delta tables yet. Remove format: iceberg from the stream, or read its table in an asset of "
-            "your own"
+            f"{consumption.upstream.to_user_string()}, which is the Iceberg table of another stream. Set "
+            "source to that stream"
         )
 
 

@@ -32,7 +32,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     batch ids. Until that is done, only the rows up to a batch id are consumed.
 
     Attributes:
-        source: The id of the source table, from its Delta metadata.
+        source: The id of the source table, from its metadata.
         commit: The id of the last commit; None if the source had none.
         amendment: The id of the last amendment; None if the source had none.
         history: The last batch id that is consumed, while the history is being consumed; None afterwards.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from kinesis_assets.derive.data_files import RecordCounts
+    from kinesis_assets.table.format import RawFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ class Derivation:
         careful: The transformation of a step whose job failed. It takes longer, and returns a row instead of
             an error for a record for which an expression fails. None if there is none.
         owner: The key of the asset of the table; None to run it for whichever asset owns it.
+        source_format: Returns the format of a raw source; None if the source is a Delta table.
     """
 
     source: str
@@ -142,6 +144,7 @@ class Derivation:
     time_zone: str = TIME_ZONE
     careful: Transform | None = None
     owner: str | None = None
+    source_format: RawFormat | None = None
 
     @property
     def definition(self) -> Definition:

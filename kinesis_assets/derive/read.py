@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.row_order import RowOrder
     from kinesis_assets.spark.arrow_steps import ArrowStep
     from kinesis_assets.table.data_file import TableFile
-    from kinesis_assets.table.delta.version import TableVersion
     from kinesis_assets.table.store.storage import TableFolder
+    from kinesis_assets.table.stored_table import ReadableVersion
 
 FILE_COLUMN = "__file"
 """The column with the number of each row's file, where it is requested."""
@@ -51,7 +51,7 @@ BATCH_ROWS = 1024
 
 def read(
     spark: SparkSession,
-    version: TableVersion,
+    version: ReadableVersion,
     files: Sequence[TableFile],
     *,
     schema: Mapping[str, Any] | None = None,

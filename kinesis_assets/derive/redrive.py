@@ -176,7 +176,7 @@ class _Attempt:
         refuse_unknown_rows(self.present)
         refuse_rewritten(self.present)
         derivation.definition.after(table.uri, self.present.newest)
-        self.source: Source = open_source(derivation.source, table.folder.role)
+        self.source: Source = open_source(derivation.source, table.folder.role, derivation.source_format)
         self.present.check_identity(self.source.origin_id, derivation.partition_by)
         bad = (
             separated(spark, self.present, taken_over)

@@ -197,7 +197,7 @@ class _Step:
             refuse_unknown_rows(self.present)
         self.definition = derivation.definition.after(uri, self.newest)
         # Opened afterwards, so that it has every commit that another run has consumed.
-        self.source = open_source(derivation.source, self.table.folder.role)
+        self.source = open_source(derivation.source, self.table.folder.role, derivation.source_format)
         if self.present is not None:
             self.present.check_identity(self.source.origin_id, derivation.partition_by)
         found = next_rows(

@@ -17,14 +17,14 @@ from kinesis_assets.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
     from kinesis_assets.derive.cursor import Records
     from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.source_commits import SourceCommit
     from kinesis_assets.table.data_file import TableFile
-    from kinesis_assets.table.delta.version import TableVersion
+    from kinesis_assets.table.stored_table import ReadableVersion
 
 Arrivals = tuple["datetime | None", "datetime | None"]
 """The times after which the first row arrived, and at which the last one did; None if unknown."""
@@ -59,7 +59,7 @@ class Source(ABC):
     order_columns: Sequence[str] = ()
     replaces: ClassVar[Sequence[str]] = ()
 
-    def __init__(self, snapshot: TableVersion) -> None:
+    def __init__(self, snapshot: ReadableVersion) -> None:
         self.uri = snapshot.uri
         self.folder = snapshot.folder
         self.snapshot = snapshot
@@ -67,7 +67,7 @@ class Source(ABC):
 
     @property
     def id(self) -> str:
-        """The table's id, from its Delta metadata."""
+        """The table's id, from its metadata."""
         return self.snapshot.id
 
     @property
@@ -76,7 +76,7 @@ class Source(ABC):
         return self.id
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Mapping[str, Any]:
         """The columns of the rows, as in Delta's metadata."""
         return self.snapshot.schema
 

@@ -42,32 +42,37 @@ from kinesis_assets.errors import (
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
 from kinesis_assets.table.delta.opening import open_delta
-from kinesis_assets.table.delta.raw_table import DeltaFormat
 from kinesis_assets.table.delta.version import schema_of
 from kinesis_assets.table.log import rewrite_checks
 from kinesis_assets.table.positions.positions_file import CommitRef
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import date
 
     from kinesis_assets.derive.commit_entry import DerivedCommit, Floor
     from kinesis_assets.derive.cursor import Records
     from kinesis_assets.derive.source import Arrivals
     from kinesis_assets.kinesis.role import AssumedRole
+    from kinesis_assets.table.format import RawFormat
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
 
 _PARALLEL_READS = 16
 
 
-def open_source(uri: str, role: AssumedRole | None = None) -> Source:
+def open_source(
+    uri: str,
+    role: AssumedRole | None = None,
+    format: RawFormat | None = None,  # noqa: A002  # as that of a table
+) -> Source:
     """Open the newest version of a raw or derived table.
 
     Args:
         uri: The table's path or URI; or that of the folder with the records that a typed table has separated;
             or what `routes_folder` returned.
+        format: Returns the format of a raw table; None for a table in the format Delta Lake.
 
     Raises:
         InvalidInput: The path or URI is invalid.
@@ -77,6 +82,8 @@ def open_source(uri: str, role: AssumedRole | None = None) -> Source:
         TableRewritten: The table was restored or overwritten.
         PositionsMissing: The table is derived, and has rows but no position.
     """
+    if format is not None:
+        return RawSource(PositionedTable(uri, role=role, format=format))
     if uri.endswith(f"/{ERRORS_FOLDER}"):
         return ErrorsSource(DerivedTable(uri.removesuffix(f"/{ERRORS_FOLDER}"), role=role).snapshot())
     if (routed := router_and_values(uri)) is not None:
@@ -100,7 +107,7 @@ class RawSource(Source):
     order_columns = RECORD_COLUMNS
 
     def __init__(self, table: PositionedTable) -> None:
-        snapshot = DeltaFormat(table).open()
+        snapshot = table.snapshot()
         super().__init__(snapshot)
         self._table = table
         self._positions: StreamPositions | None = None
@@ -346,10 +353,10 @@ class ErrorsSource(DerivedSource):
     @property
     def origin_id(self) -> str:
         """The id of the source of the typed table, from which older releases derived its table of errors."""
-        return self.snapshot.properties[SOURCE_PROPERTY]
+        return self._snapshot.properties[SOURCE_PROPERTY]
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Mapping[str, Any]:
         """The columns of the records.
 
         They are those of the raw table that a table of errors has, those that decoding may add, and the batch

@@ -8,13 +8,12 @@ repeats attempts and resolves lost responses for all formats.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.snapshot import TableFiles, TableSnapshot
 
 DESCRIPTION = "Kinesis records as received, with the positions up to which they are in the table."
 """The description of a new table."""
@@ -52,3 +51,7 @@ class TableFormat(ABC):
             TableNotWritable: The table cannot be created because writing is refused.
             TableUnreachable: The table can be neither opened nor created.
         """
+
+
+RawFormat = Callable[["TableFiles"], TableFormat]
+"""Returns the format of a raw table."""

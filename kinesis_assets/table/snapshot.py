@@ -6,7 +6,7 @@ methods of `TableSnapshot`, and opens and creates tables.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from kinesis_assets.table.ownership import (
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions.amendments import amendment_chain
 from kinesis_assets.table.positions.positions_chain import PositionsChain
-from kinesis_assets.table.stored_table import StoredTable
+from kinesis_assets.table.stored_table import ReadableVersion, StoredTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.data_file import DataFile, TableFile
+    from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.delta.version import TableVersion
     from kinesis_assets.table.log.entries import LogEntry, Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
@@ -79,15 +79,10 @@ class Pointers:
         return found
 
 
-class TableSnapshot(ABC):
+class TableSnapshot(ReadableVersion):
     """One version of a raw table. A commit onto it is refused if another one has moved a pointer since."""
 
     table: TableFiles
-
-    @property
-    @abstractmethod
-    def version(self) -> int:
-        """The number of the version. Later versions have greater numbers."""
 
     @property
     @abstractmethod
@@ -98,14 +93,6 @@ class TableSnapshot(ABC):
     def registrable(self) -> TableVersion | None:
         """This version, as it is registered in the AWS Glue Data Catalog; None if its format is not."""
         return None
-
-    @abstractmethod
-    def data_files(self, columns: Sequence[str] = ()) -> list[TableFile]:
-        """Return the data files of this version.
-
-        Args:
-            columns: The columns whose smallest and greatest values are returned.
-        """
 
     @abstractmethod
     def totals(self) -> TableTotals:
@@ -169,14 +156,6 @@ class TableSnapshot(ABC):
     @abstractmethod
     def named_files(self) -> set[str]:
         """Return the paths of data files that any version in the log names, relative to the folder."""
-
-    @abstractmethod
-    def refuse_unreadable(self) -> None:
-        """Check that every row of a data file is a row of the table, under the same column names.
-
-        Raises:
-            TableUnsuitable: Some are deleted, or columns have other names in the files.
-        """
 
     @abstractmethod
     def count(self, predicate: RowPredicate) -> dict[str, int]:

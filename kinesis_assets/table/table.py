@@ -14,12 +14,10 @@ from kinesis_assets.table.snapshot import TableFiles
 from kinesis_assets.table.store.suitability import require_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.data_file_writer import FileLayout
-    from kinesis_assets.table.format import TableFormat
+    from kinesis_assets.table.format import RawFormat
     from kinesis_assets.table.snapshot import TableSnapshot
 
 
@@ -37,7 +35,7 @@ class PositionedTable(TableFiles):
         uri: str,
         policy: TablePolicy = TablePolicy(),
         role: AssumedRole | None = None,
-        format: Callable[[TableFiles], TableFormat] = DeltaFormat,  # noqa: A002  # as in Spark
+        format: RawFormat = DeltaFormat,  # noqa: A002  # as in Spark
     ) -> None:
         super().__init__(uri, policy, role)
         self._format_of = format

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,16 +20,19 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from benchmarks.harness.waiting import SECONDS
 from contract.derivations import APPENDED, KEYS, ROLLED_UP, UPSERTED, Kind, number, number_of
 from kinesis_assets.derive import run as derive_run
-from kinesis_assets.derive.derivation import Derivation, Upsert
+from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import CursorConflict, LandingFailed
 from support.derived import DerivedBench
+from support.formats import source_format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from support.pipeline import Pipeline
+
+pytestmark = pytest.mark.any_format
 
 KILLED_DERIVATION = Path(__file__).with_name("killed_derivation.py")
 
@@ -49,7 +53,8 @@ def derived(pipeline: Pipeline, spark: SparkSession, place: str, kind: Kind) -> 
     """The rows of the pipeline's table, not derived yet."""
     pipeline.create(2)
     table = DerivedTable(f"{place}/derived")
-    return DerivedBench(spark, table, kind.derivation(pipeline.table.uri))
+    derivation = replace(kind.derivation(pipeline.table.uri), source_format=source_format(pipeline.table))
+    return DerivedBench(spark, table, derivation)
 
 
 def land(pipeline: Pipeline, records: int) -> None:
@@ -156,8 +161,8 @@ def versions(rows: DataFrame) -> DataFrame:
 def test_of_equal_rows_the_one_with_the_greatest_sequence_number_of_the_last_commit_stays(
     pipeline: Pipeline, derived: DerivedBench, max_bytes: int
 ) -> None:
-    derived.derivation = Derivation(
-        pipeline.table.uri, versions, Upsert(("key",), ("at",)), max_bytes=max_bytes
+    derived.derivation = replace(
+        derived.derivation, transform=versions, mode=Upsert(("key",), ("at",)), max_bytes=max_bytes
     )
     land(pipeline, 100)
     derived.run()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dagster as dg
 import pytest
+from deltalake import DeltaTable
 
+from kinesis_assets import derived_table
+from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.stream_names import StreamNames
 from support.formats import raw_table_in, settings_of, table_of
 
@@ -35,3 +39,28 @@ def test_runs_land_each_record_once_and_a_replay_adds_what_was_lost(pipeline, ic
     pipeline.replay()
     pipeline.assert_exactly_once()
     pipeline.assert_rows_equal_positions()
+
+
+def test_an_asset_consumes_each_row_once_and_its_checks_pass(pipeline, iceberg, tmp_path):
+    @derived_table(source=pipeline.stream, table=str(tmp_path / "numbers"))
+    def numbers(rows):
+        return rows.selectExpr("CAST(CAST(data AS STRING) AS INT) AS number", "arrival_date")
+
+    assets = dg.Definitions(assets=[numbers])
+    definitions = dg.Definitions.merge(pipeline.project(**iceberg).definitions, assets)
+    project = StreamProject(pipeline.stream, definitions)
+    shards = pipeline.create(2)
+    for items in ((0, 1, 2), (3,)):
+        for item in items:
+            pipeline.put(item)
+        list(project.materialize(pipeline.instance, shards))
+        project.definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=pipeline.instance, asset_selection=[dg.AssetKey("numbers")]
+        )
+    rows = DeltaTable(str(tmp_path / "numbers")).to_pyarrow_table().to_pylist()
+    arrivals = [(int(row["data"]), row["approximate_arrival_timestamp"].date()) for row in pipeline.rows]
+    assert sorted((row["number"], row["arrival_date"]) for row in rows) == sorted(arrivals)
+    assert len(rows) == 4
+    keys = [dg.AssetCheckKey(dg.AssetKey("numbers"), name) for name in ("continuity", "lag")]
+    found = pipeline.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+    assert [found[key].evaluation.passed for key in keys] == [True, True]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from kinesis_assets.table.format import RawFormat
     from support.iceberg.catalogs import TestCatalog
 
 FORMATS = ("delta", "iceberg")
@@ -102,6 +103,11 @@ def table_of(format_: str, uri: str, policy: TablePolicy = TablePolicy(), **sett
         return PositionedTable(uri, policy)
     catalog = sqlite_catalog(Path(uri).parent, **settings)
     return PositionedTable(uri, policy, format=partial(IcebergFormat, catalog=catalog))
+
+
+def source_format(table: PositionedTable) -> RawFormat | None:
+    """Return the format of a table as derivations from it name it."""
+    return table._format_of if isinstance(table.format, IcebergFormat) else None
 
 
 def reopened(table: PositionedTable, policy: TablePolicy | None = None) -> PositionedTable:

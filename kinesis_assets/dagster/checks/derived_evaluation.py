@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import CommitEntries, DerivedSnapshot
     from kinesis_assets.derive.source import Source
     from kinesis_assets.kinesis.role import AssumedRole
+    from kinesis_assets.table.format import RawFormat
 
 
 _MAX_COMMITS = 200
@@ -271,7 +272,7 @@ class DerivedEvaluation:
         state: DerivedState,
         before: DerivedProgress,
         now: float,
-        open_source: Callable[[str, AssumedRole | None], Source] = open_source,
+        open_source: Callable[[str, AssumedRole | None, RawFormat | None], Source] = open_source,
         *,
         entries: CatalogEntries | None = None,
     ) -> None:
@@ -329,7 +330,8 @@ class DerivedEvaluation:
             newest.definition.check_owner(self._table.uri, self._table.name)
             newest.definition.check_same_table(self._table.uri, self._definition)
         try:
-            source = self._open_source(self._table.source, self._table.role)
+            table = self._table
+            source = self._open_source(table.source, table.role, table.source_format)
         except TableMissing:
             if newest is not None:
                 raise

@@ -81,7 +81,7 @@ def _checks_of(
     context: dg.AssetExecutionContext, stream: OpenStream, key: dg.AssetKey, consumption: Consumption
 ) -> DerivedRunChecks:
     upstream = definition_of(context, consumption.upstream)
-    table = CheckedTable.of(key, consumption, upstream, stream.role)
+    table = CheckedTable.of(key, consumption, upstream, stream.role, stream.raw_format)
     return DerivedRunChecks(context.get_step_execution_context(), table, stream)
 
 

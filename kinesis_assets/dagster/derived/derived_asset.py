@@ -222,7 +222,9 @@ def _asset(
         context = dg.AssetExecutionContext.get()
         opened = open_stream(context.resources, names)
         own = _own_key(context)
-        table = CheckedTable.of(own, consumption, definition_of(context, upstream), opened.role)
+        table = CheckedTable.of(
+            own, consumption, definition_of(context, upstream), opened.role, opened.raw_format
+        )
         if context.selected_asset_keys:
             yield materialized(context, opened, own)
             DerivedRunChecks(context.get_step_execution_context(), table, opened).report()

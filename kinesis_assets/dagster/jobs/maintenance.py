@@ -98,7 +98,7 @@ def _needed(opened: OpenStream, names: StreamNames, derived: Mapping[dg.AssetKey
     """
     from kinesis_assets.derive.backlog import first_unconsumed_date  # noqa: PLC0415  # its runs alone
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
-    from kinesis_assets.derive.source_tables import open_source  # noqa: PLC0415  # as above
+    from kinesis_assets.derive.source_tables import RawSource  # noqa: PLC0415  # as above
     from kinesis_assets.table.maintenance.retention import Needed  # noqa: PLC0415  # as above
 
     if opened.settings.retention_days is None:
@@ -111,7 +111,7 @@ def _needed(opened: OpenStream, names: StreamNames, derived: Mapping[dg.AssetKey
             newest = DerivedTable(consumption.table, role=opened.role).snapshot().newest
             if newest is None:
                 continue
-            source = open_source(opened.table.uri, opened.role)  # afterwards, so that it has all it consumed
+            source = RawSource(opened.table)  # afterwards, so that it has all it consumed
             found = first_unconsumed_date(source, newest.cursor)
         except TableMissing:
             continue

@@ -49,12 +49,12 @@ def rebuild_asset(
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415
     from kinesis_assets.derive.source_tables import open_source  # noqa: PLC0415
 
-    key, consumption, derivation = table_of(assets, opened.names, asset)
+    key, consumption, derivation = table_of(assets, opened, asset)
     table = DerivedTable(consumption.table, role=opened.role)
     if take_over:
         result = rebuild.take_over(table, derivation.definition, by=by, apply=apply)
     else:
-        source = open_source(derivation.source, opened.role)
+        source = open_source(derivation.source, opened.role, derivation.source_format)
         result = rebuild.rebuild(
             table, source, derivation.definition, derivation.partition_by, by=by, apply=apply
         )

@@ -45,7 +45,7 @@ def redrive_asset(
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415
 
-    key, consumption, derivation = table_of(assets, opened.names, asset)
+    key, consumption, derivation = table_of(assets, opened, asset)
     if consumption.of_errors:
         raise InvalidInput(
             f"asset {asset}: its records are the bad ones of {consumption.upstream.to_user_string()}; give "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping  # noqa: TC003  # pydantic evaluates the annotations
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -21,7 +22,10 @@ from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, map_
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from kinesis_assets.table.format import RawFormat
+    from kinesis_assets.table.format import TableFormat as OpenFormat
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
+    from kinesis_assets.table.snapshot import TableFiles
 
 TableFormat = Literal["delta", "iceberg"]
 
@@ -163,8 +167,8 @@ class RawTableFormat(RegisteredTable):
 
     format: TableFormat = Field(
         default="delta",
-        description="Format of the raw table. Iceberg needs a catalog, and no table can be derived from an "
-        "Iceberg table yet; see docs/iceberg.md.",
+        description="Format of the raw table. Iceberg needs a catalog. The tables that are derived from it "
+        "are Delta tables; see docs/iceberg.md.",
         examples=["iceberg"],
     )
     catalog: Annotated[Mapping[str, str], valid(_check), SchemaFrom(_schema)] = Field(
@@ -221,6 +225,10 @@ class RawTableFormat(RegisteredTable):
         """Where a Delta table is registered, see `catalog_of`. An Iceberg table is in its catalog anyway."""
         return self.catalog if self.format == "delta" else {}
 
+    def format_of(self, asset: str) -> RawFormat | None:
+        """Return what opens the table in its format; None for Delta Lake. The argument is as below."""
+        return None if self.format == "delta" else partial(_iceberg_format, self, asset)
+
     def iceberg_catalog(self, asset: str) -> IcebergCatalog:
         """Return the catalog of an Iceberg table.
 
@@ -241,3 +249,9 @@ class RawTableFormat(RegisteredTable):
             snapshots_kept=self.keep_snapshots,
             snapshot_hours=self.keep_snapshot_hours,
         )
+
+
+def _iceberg_format(settings: RawTableFormat, asset: str, table: TableFiles) -> OpenFormat:
+    from kinesis_assets.table.iceberg.raw_table import IcebergFormat  # noqa: PLC0415  # loads pyiceberg
+
+    return IcebergFormat(table, settings.iceberg_catalog(asset))

@@ -30,7 +30,7 @@ from kinesis_assets.errors import CommitOvertaken, TableUnreachable, TableUnsuit
 from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.delta.log import has_later_version, read_entry
 from kinesis_assets.table.delta.opening import delta_errors
-from kinesis_assets.table.stored_table import TableTotals
+from kinesis_assets.table.stored_table import ReadableVersion, TableTotals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ class AddedFile(Protocol):
         """The file's statistics as the log stores them, in JSON."""
 
 
-class TableVersion:
+class TableVersion(ReadableVersion):
     """One version of a Delta table.
 
     Attributes:

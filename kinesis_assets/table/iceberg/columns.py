@@ -15,6 +15,7 @@ from pyiceberg.transforms import DayTransform
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType, TimestamptzType
 
 from kinesis_assets.table.data_file import FIELD_IDS, FILE_SCHEMA, PARTITION_COLUMNS
+from kinesis_assets.table.schema import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,20 @@ SCHEMA = Schema(
     )
 )
 """The columns of the table, which are those of its files."""
+
+READ_SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {
+            "name": column.name,
+            "type": {"bigint": "long"}.get(column.type, column.type),
+            "nullable": column.nullable,
+            "metadata": {},
+        }
+        for column in COLUMNS
+    ],
+}
+"""The columns with which consumers read the rows, as in the metadata of a raw Delta table: also the date."""
 
 _ARRIVAL = "approximate_arrival_timestamp"
 _EPOCH = date(1970, 1, 1)

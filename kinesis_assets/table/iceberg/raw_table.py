@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -49,9 +49,10 @@ from pyiceberg.table.update import (
 
 from kinesis_assets.errors import CommitFailed, CommitOvertaken, TableMissing, TableUnsuitable
 from kinesis_assets.retry import Backoff
+from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.format import DESCRIPTION, TableFormat
 from kinesis_assets.table.iceberg.catalog import iceberg_errors, location_of, relative, store_properties
-from kinesis_assets.table.iceberg.columns import PARTITIONING, PROPERTIES, SCHEMA, difference
+from kinesis_assets.table.iceberg.columns import PARTITIONING, PROPERTIES, READ_SCHEMA, SCHEMA, difference
 from kinesis_assets.table.iceberg.manifests import (
     FORMAT_VERSION,
     NewManifests,
@@ -98,6 +99,8 @@ class IcebergSnapshot(TableSnapshot):
 
     def __init__(self, table: TableFiles, iceberg: Table, catalog: IcebergCatalog) -> None:
         self.table = table
+        self.uri = table.uri
+        self.folder = table.folder
         self.iceberg = iceberg
         self._catalog = catalog
         self._metadata = iceberg.metadata
@@ -111,6 +114,23 @@ class IcebergSnapshot(TableSnapshot):
         """The number of the last version, also if it is a rollback to an earlier snapshot."""
         newest = self._states[-1].version if self._states else 0
         return max(newest, last_number(self._metadata))
+
+    @property
+    def id(self) -> str:
+        """The id that the table got when it was created."""
+        return str(self._metadata.table_uuid)
+
+    @property
+    def created(self) -> float:
+        """When the oldest of its rows was read, since the metadata keeps no time; now if there are none."""
+        oldest = (file.smallest["batch_id"] for file in self.data_files(["batch_id"]))
+        times = [time_of_id(batch_id) for batch_id in oldest if batch_id is not None]
+        return min(times, default=self.table.clock.time())
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The columns of its rows, see `READ_SCHEMA`."""
+        return READ_SCHEMA
 
     @property
     def properties(self) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ import pytest
 from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable
 from support.derived import DerivedBench, orders
+from support.formats import source_format
 from support.typed_tables import TypedBench
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def derived(spark: SparkSession, compiled: None, bench: Bench, tmp_path: Path) -
     """The orders of the bench's stream, appended to a derived table that does not exist yet."""
     del compiled
     bench.create()
-    return DerivedBench(spark, DerivedTable(str(tmp_path / "orders")), Derivation(bench.table.uri, orders))
+    derivation = Derivation(bench.table.uri, orders, source_format=source_format(bench.table))
+    return DerivedBench(spark, DerivedTable(str(tmp_path / "orders")), derivation)
 
 
 @pytest.fixture

@@ -15,6 +15,9 @@ from kinesis_assets.operations.catch_up import jump
 from kinesis_assets.table.maintenance.retention import expire, lower_floor
 from support.catch_ups import fill_gaps
 from support.derived import order
+from support.formats import delete
+
+pytestmark = pytest.mark.any_format
 
 
 def land(bench, *orders_):
@@ -40,7 +43,7 @@ def recover_from_restore(bench, derived):
 def recover_from_delete(bench, derived):
     land(bench, order(1), order(2))
     derived.run()
-    bench.delta.delete("TRUE")
+    delete(bench.table, "sub_sequence_number >= 0")
     bench.replay()
 
 
@@ -99,7 +102,7 @@ def test_rows_of_a_replay_that_a_restore_moved_back_to_their_first_batch_need_a_
     derived.run()
     land(bench, order(1))
     version = bench.version
-    bench.delta.delete("TRUE")
+    delete(bench.table, "sub_sequence_number >= 0")
     bench.replay()
     restore_and_replay(bench, version)
     with pytest.raises(SourceRowsMissing):
@@ -113,7 +116,7 @@ def brought_back(bench, derived):
     """An order that was deleted before the table consumed the other one, and that a restore brought back."""
     land(bench, order(1), order(2))
     version = bench.version
-    bench.delta.delete("sequence_number = '{}'".format(bench.rows[1]["sequence_number"]))
+    delete(bench.table, "sequence_number = '{}'".format(bench.rows[1]["sequence_number"]))
     derived.run()
     restore_and_replay(bench, version)
 
@@ -145,7 +148,7 @@ def test_keys_that_an_upsert_deleted_do_not_come_back(bench, derived):
     derived.run()
     land(bench, order(1, 2.0, deleted=True))
     derived.run()
-    bench.delta.delete("sequence_number = '{}'".format(bench.rows[0]["sequence_number"]))
+    delete(bench.table, "sequence_number = '{}'".format(bench.rows[0]["sequence_number"]))
     bench.replay()
     derived.run(on_deleted=OnDeleted.IGNORE)
     assert derived.values("id", "amount") == [(2, 1.0)]
@@ -184,7 +187,7 @@ def test_rows_that_were_lost_from_a_batch_are_added_in_the_step_of_the_batch(ben
     land(bench, order(0))
     derived.run()
     land(bench, order(1), order(2))
-    bench.delta.delete(f"sequence_number = '{bench.rows[1]['sequence_number']}'")
+    delete(bench.table, f"sequence_number = '{bench.rows[1]['sequence_number']}'")
     land(bench, order(3))
     bench.replay()
     (commit,) = derived.run(max_bytes=1)

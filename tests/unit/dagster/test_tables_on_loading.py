@@ -8,7 +8,11 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.dagster.checked_table import checked_tables
+from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.derive.source_tables import open_source
+from kinesis_assets.errors import InvalidInput, TableMissing
 from support.dagster_components import dagsters_own_warnings
 from support.mentions import assert_mentions
 
@@ -115,14 +119,31 @@ def test_the_sensor_targets_the_derived_tables_as_before():
     assert restored.resolve(graph) == {dg.AssetKey("first")}
 
 
-def test_a_table_derived_from_an_iceberg_table_is_refused(folder):
+def test_a_table_derived_from_an_iceberg_table_opens_its_source_in_its_catalog(folder):
     catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "database": "lake"}
     stream = build_kinesis_stream("clicks", table="clicks", format="iceberg", catalog=catalog)
-    stream.get_repository_def()
-    definitions = dg.Definitions.merge(stream, dg.Definitions(assets=[derived("first", "orders")]))
+    tables = [derived("first", "orders"), derived("second", "orders_2", upstream="first")]
+    assets = dg.Definitions.merge(stream, dg.Definitions(assets=tables)).get_repository_def()
+    names = StreamNames.of("clicks")
+    with StreamProject("clicks", stream).open_stream() as opened:
+        checked = checked_tables(assets.assets_defs_by_key, names, None, opened.raw_format)
+    first, second = (each.source_format for each in checked)
+    assert second is None
+    with pytest.raises(TableMissing, match=r"the catalog has no table lake\.clicks_raw"):
+        open_source("clicks", None, first)
+
+
+def test_a_table_derived_from_the_iceberg_table_of_another_stream_is_refused(folder):
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "database": "lake"}
+    streams = [
+        build_kinesis_stream("visits", table="visits", format="iceberg", catalog=catalog),
+        build_kinesis_stream("clicks", table="clicks"),
+    ]
+    first = derived("first", "orders", upstream="kinesis/visits_raw")
+    definitions = dg.Definitions.merge(*streams, dg.Definitions(assets=[first]))
     with pytest.raises(InvalidInput) as refused:
         definitions.get_repository_def()
-    assert_mentions(str(refused.value), "first", "clicks_raw", "is an Iceberg table")
+    assert_mentions(str(refused.value), "first", "visits_raw", "Iceberg table of another stream", "source")
 
 
 GLUE = {"database": "lake", "name": "orders"}

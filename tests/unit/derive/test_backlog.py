@@ -11,9 +11,11 @@ from kinesis_assets.derive.commit_entry import ReplacedFile
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, TableOfAnotherSource
 from kinesis_assets.table.commit_ids import new_id, time_of_id
+from kinesis_assets.table.table import PositionedTable
+from support.formats import format_of, source_format
 from support.plain_derived import PlainDerived
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.any_format, pytest.mark.slow]
 
 
 def land(bench, *items):
@@ -24,11 +26,19 @@ def land(bench, *items):
 
 
 def created(bench):
+    """Return the time before which the table had no rows."""
+    if format_of(bench.table) == "iceberg":
+        return time_of_id(min(row["batch_id"] for row in bench.rows))
     return bench.delta.metadata().created_time / 1000
 
 
+def opened(table):
+    format_ = source_format(table) if isinstance(table, PositionedTable) else None
+    return open_source(table.uri, format=format_)
+
+
 def backlog(table, cursor, **limits):
-    return backlog_of(open_source(table.uri), cursor, **limits)
+    return backlog_of(opened(table), cursor, **limits)
 
 
 @pytest.fixture
@@ -42,7 +52,7 @@ def landed(bench):
 @pytest.fixture
 def consumed(landed):
     """The position of a consumer of all of it."""
-    return new_rows(landed.table.uri).cursor
+    return opened(landed.table).end
 
 
 def test_nothing_is_left_after_the_newest_commit(landed, consumed):
@@ -72,7 +82,7 @@ def test_a_consumer_far_behind_is_so_since_its_position(landed, consumed):
 def test_of_a_consumer_far_behind_few_commits_are_read(landed, consumed, monkeypatch):
     for number in range(5):
         land(landed, number)
-    source = open_source(landed.table.uri)
+    source = opened(landed.table)
     monkeypatch.delattr(type(source), "with_rows")  # it would read a file for each commit
     assert len(source.commits_since(consumed, 2)) == 2
     assert backlog_of(source, consumed, max_commits=2).has_more
@@ -162,12 +172,12 @@ class TestDerivedSource:
 
 def test_the_first_unconsumed_date_is_that_of_the_oldest_row_that_is_left(landed, consumed):
     def first_date():
-        return first_unconsumed_date(open_source(landed.table.uri), consumed)
+        return first_unconsumed_date(opened(landed.table), consumed)
 
     assert first_date() is None
     landed.later(days=1)
     land(landed, 2)
-    date = landed.rows[-1]["arrival_date"]
+    date = landed.rows[-1]["approximate_arrival_timestamp"].date()
     landed.later(days=1)
     land(landed, 3)
     assert first_date() == date
@@ -177,5 +187,5 @@ def test_the_first_unconsumed_date_of_a_consumer_of_the_history_is_that_of_the_o
     (row,) = landed.rows
     landed.later(days=1)
     land(landed, 2)
-    before = msgspec.structs.replace(new_rows(landed.table.uri).cursor, history=-1)
-    assert first_unconsumed_date(open_source(landed.table.uri), before) == row["arrival_date"]
+    before = opened(landed.table).start
+    assert first_unconsumed_date(opened(landed.table), before) == row["approximate_arrival_timestamp"].date()

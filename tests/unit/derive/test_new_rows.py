@@ -13,20 +13,24 @@ from deltalake import DeltaTable, write_deltalake
 from kinesis_assets import Cursor, new_rows
 from kinesis_assets.derive.cursor import Selection
 from kinesis_assets.derive.new_rows import rows_since
-from kinesis_assets.derive.source_tables import open_source
+from kinesis_assets.derive.source_tables import RawSource, open_source
 from kinesis_assets.errors import (
     InvalidInput,
     PositionsUnreadable,
     SourceRowsMissing,
     TableMissing,
     TableOfAnotherSource,
+    TableRewritten,
     TableUnsuitable,
 )
+from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.positions.positions_chain import PositionsChain
 from kinesis_assets.table.positions.positions_file import CommitRef
 from support.conditions import Condition
 from support.derived import maintain_table
+from support.formats import append, iceberg_of, table_of
+from support.iceberg.foreign import expire_all_but_current
 from support.single_task import land_as_in_spark
 
 pytestmark = pytest.mark.slow
@@ -306,3 +310,46 @@ def test_two_restores_during_the_first_steps_double_no_row_unseen(landed):
     rows = new_rows(landed.table.uri, rows.cursor, max_bytes=1)
     assert items(landed, rows) == [2]
     assert rows.lost
+
+
+class TestIcebergTable:
+    """The table is an Iceberg table."""
+
+    @pytest.fixture
+    def consumed(self, bench, tmp_path):
+        """The position after 1 and 2."""
+        bench.table = table_of("iceberg", str(tmp_path / "iceberg"), bench.table.policy)
+        bench.create()
+        land(bench, 1)
+        land(bench, 2)
+        return RawSource(bench.table).end
+
+    def test_only_later_rows_are_new_after_a_compaction_whose_snapshots_were_expired(self, bench, consumed):
+        for number in (3, 4):
+            land(bench, number)
+        (compacted,) = maintain_table(bench, limits=MaintenanceLimits(small_files_today=2))
+        assert (compacted.step, compacted.files) == ("compact", 4)
+        expire_all_but_current(iceberg_of(bench.table))
+        source = RawSource(bench.table)
+        first = rows_since(source, consumed, 1)
+        assert (items(bench, first), first.more) == ([3], True)
+        second = rows_since(source, first.cursor, 1)
+        assert (items(bench, second), second.more) == ([4], False)
+
+    def test_rows_that_are_missing_without_an_amendment_are_an_error(self, bench, consumed):
+        land(bench, 3, 4)
+        bench.lose(3)
+        with pytest.raises(SourceRowsMissing, match=bench.shard_ids[0]):
+            rows_since(RawSource(bench.table), consumed, 1)
+
+    def test_rows_that_another_program_added_to_a_batch_are_an_error(self, bench, consumed):
+        land(bench, 3)
+        append(bench.table, [bench.rows[-1]])
+        with pytest.raises(TableUnsuitable, match="another program has added rows"):
+            rows_since(RawSource(bench.table), consumed, 1)
+
+    @pytest.mark.usefixtures("consumed")
+    def test_a_table_that_was_rolled_back_is_refused(self, bench):
+        bench.restore(bench.version - 1)
+        with pytest.raises(TableRewritten, match="rollback"):
+            RawSource(bench.table)

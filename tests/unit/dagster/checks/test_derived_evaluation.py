@@ -226,7 +226,7 @@ def test_rows_that_were_deleted_break_the_continuity_if_runs_fail_because_of_the
 
 
 def test_a_source_that_cannot_be_read_is_an_error(pair):
-    def unreachable(uri: str, _role: None) -> None:
+    def unreachable(uri: str, _role: None, _format: None) -> None:
         raise TableUnreachable(uri, "the store does not respond")
 
     table = pair.table()
