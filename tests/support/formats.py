@@ -12,7 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.iceberg.catalog import IcebergCatalog
-from kinesis_assets.table.iceberg.raw_table import IcebergFormat, IcebergSnapshot, states
+from kinesis_assets.table.iceberg.raw_table import IcebergFormat, IcebergSnapshot
+from kinesis_assets.table.iceberg.versions import states
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.table import PositionedTable
 

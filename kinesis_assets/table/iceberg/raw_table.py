@@ -13,8 +13,8 @@ manifests of a commit whose response was lost.
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -23,14 +23,8 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import (
-    ADDED_DATA_FILES,
-    ADDED_RECORDS,
-    DELETED_DATA_FILES,
-    DELETED_RECORDS,
-    TOTAL_DATA_FILES,
     Operation,
     Snapshot,
     SnapshotSummaryCollector,
@@ -62,6 +56,14 @@ from kinesis_assets.table.iceberg.manifests import (
     table_file,
 )
 from kinesis_assets.table.iceberg.rows import count_rows, newest_rows, rewrite
+from kinesis_assets.table.iceberg.versions import (
+    entry_of,
+    last_number,
+    number_of,
+    replaced_all,
+    states,
+    time_of,
+)
 from kinesis_assets.table.log.entries import LogEntry, Rewrite
 from kinesis_assets.table.ownership import OWNER, is_application
 from kinesis_assets.table.snapshot import TableSnapshot
@@ -174,7 +176,7 @@ class IcebergSnapshot(TableSnapshot):
 
     def entries(self) -> list[LogEntry]:
         """Return the versions whose snapshots are kept, newest first."""
-        return list(map(_entry, self._ancestors))
+        return list(map(entry_of, self._ancestors))
 
     def rewrites(self) -> list[Rewrite]:
         """Return the rollbacks and overwrites that the snapshots still show."""
@@ -220,14 +222,14 @@ class IcebergSnapshot(TableSnapshot):
     def _overwrites(self, base: int) -> list[Rewrite]:
         """Return the commits of other programs after a version that replaced all files, newest first."""
         return [
-            Rewrite(_number(snapshot), Operation.OVERWRITE.value, _time(snapshot))
+            Rewrite(number_of(snapshot), Operation.OVERWRITE.value, time_of(snapshot))
             for snapshot in self._ancestors
-            if _number(snapshot) > base and _replaced_all(snapshot)
+            if number_of(snapshot) > base and replaced_all(snapshot)
         ]
 
     def _cut(self, base: int) -> int | None:
         """Return the newest version after another one whose snapshot was expired; None if there is none."""
-        oldest = min(map(_number, self._ancestors), default=0)
+        oldest = min(map(number_of, self._ancestors), default=0)
         return oldest - 1 if oldest > base + 1 else None
 
     def named_files(self) -> set[str]:
@@ -416,7 +418,7 @@ class IcebergSnapshot(TableSnapshot):
     def _expired(self, now_ms: int) -> list[int]:
         """Return the ids of the snapshots that the next commit expires. None is that of a branch or a tag."""
         named = {ref.snapshot_id for ref in self._metadata.refs.values()}
-        newest_first = sorted(self._metadata.snapshots, key=_number, reverse=True)
+        newest_first = sorted(self._metadata.snapshots, key=number_of, reverse=True)
         kept_since = now_ms - timedelta(hours=self._catalog.snapshot_hours) / timedelta(milliseconds=1)
         return [
             snapshot.snapshot_id
@@ -426,94 +428,6 @@ class IcebergSnapshot(TableSnapshot):
 
 
 _ROLLBACK = "rollback"
-
-
-class State(NamedTuple):
-    """A change of the table's newest snapshot.
-
-    Attributes:
-        version: The number of the version.
-        is_rollback: Whether the snapshot does not follow the newest one before.
-    """
-
-    version: int
-    snapshot: Snapshot
-    at: datetime
-    is_rollback: bool
-
-
-def states(metadata: TableMetadata) -> list[State]:
-    """Return the changes of a table's newest snapshot that its metadata still shows, oldest first."""
-    found: list[State] = []
-    for entry in metadata.snapshot_log:
-        snapshot = metadata.snapshot_by_id(entry.snapshot_id)
-        if snapshot is None:  # it is expired
-            continue
-        before = found[-1] if found else None
-        newest = 0 if before is None else before.version
-        is_rollback = before is not None and not _follows(snapshot, before.snapshot, metadata)
-        version = max(_number(snapshot), newest + 1)
-        found.append(
-            State(version, snapshot, datetime.fromtimestamp(entry.timestamp_ms / 1000, UTC), is_rollback)
-        )
-    return found
-
-
-def _follows(snapshot: Snapshot, before: Snapshot, metadata: TableMetadata) -> bool:
-    """Return whether a snapshot is based on another one, as far as that can be known."""
-    for each in ancestors_of(snapshot, metadata):
-        if _number(each) <= _number(before):
-            return each.snapshot_id == before.snapshot_id and snapshot.snapshot_id != before.snapshot_id
-    return True  # those between are expired
-
-
-def last_number(metadata: TableMetadata) -> int:
-    """Return the sequence number of the last snapshot that was ever committed; 0 before the first."""
-    return 0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number
-
-
-def _number(snapshot: Snapshot) -> int:
-    return snapshot.sequence_number or 0
-
-
-def _time(snapshot: Snapshot) -> datetime:
-    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
-
-
-def _summary_of(snapshot: Snapshot) -> Mapping[str, str]:
-    return {} if snapshot.summary is None else snapshot.summary.additional_properties
-
-
-def _entry(snapshot: Snapshot) -> LogEntry:
-    operation = "" if snapshot.summary is None else snapshot.summary.operation.value
-    pointers = {name: int(value) for name, value in _summary_of(snapshot).items() if is_application(name)}
-    return LogEntry(
-        version=_number(snapshot),
-        operation=operation,
-        mode="",
-        at=_time(snapshot),
-        transactions=pointers,
-        changes_rows=operation != Operation.REPLACE.value,
-        changes_table=False,
-    )
-
-
-def _replaced_all(snapshot: Snapshot) -> bool:
-    """Return whether a commit of another program overwrote the table, and left none of its files."""
-    summary = _summary_of(snapshot)
-    if snapshot.summary is None or snapshot.summary.operation is not Operation.OVERWRITE:
-        return False
-    if any(map(is_application, summary)) or not _count(summary, DELETED_DATA_FILES):
-        return False
-    if summary.get("replace-partitions") == "true":
-        return True
-    # A deletion, which is no overwrite, writes the other rows of its files again.
-    is_deletion = _count(summary, ADDED_RECORDS) < _count(summary, DELETED_RECORDS)
-    return not is_deletion and _count(summary, TOTAL_DATA_FILES) == _count(summary, ADDED_DATA_FILES)
-
-
-def _count(summary: Mapping[str, str], name: str) -> int:
-    return int(summary.get(name, 0))
 
 
 _CREATIONS = 5
