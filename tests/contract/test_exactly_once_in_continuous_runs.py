@@ -19,7 +19,6 @@ from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable
 from support.continuous_runs import ContinuousRuns
 from support.derived import DerivedBench
-from support.formats import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,10 +65,8 @@ class FollowedStream:
 def followed(
     pipeline: Pipeline, spark: SparkSession, instance: dg.DagsterInstance, place: str
 ) -> FollowedStream:
-    """A stream of two shards, and two tables that are derived from its table if it is a Delta table."""
+    """A stream of two shards, and two tables that are derived from its table."""
     pipeline.create(2)
-    if FORMAT == "iceberg":
-        return FollowedStream(pipeline, instance, {}, [])
     derived = {
         kind: DerivedBench(spark, DerivedTable(f"{place}/{kind}"), kind.derivation(pipeline.table.uri))
         for kind in (APPENDED, ROLLED_UP)
