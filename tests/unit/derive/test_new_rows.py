@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date
+from math import inf
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows
-from kinesis_assets.derive.cursor import Selection
+from kinesis_assets.derive.cursor import Records, Selection
 from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.source_tables import RawSource, open_source
 from kinesis_assets.errors import (
@@ -224,6 +226,22 @@ def test_a_selection_is_a_condition_in_sql(selection, sql):
 def test_files_without_selected_rows_are_left_out(first, last, possible):
     selection = Selection(above=3, through=5, without=frozenset({4}))
     assert selection.may_include(first, last) is possible
+
+
+def test_records_are_found_after_the_first_place_and_up_to_the_last_one_of_a_shard_and_a_batch():
+    rows = [
+        (1, "a", "9", 0),
+        (1, "a", "10", 0),
+        (1, "a", "10", 1),
+        (1, "a", "100", 5),
+        (1, "a", "101", 0),
+        (2, "a", "10", 1),
+        (1, "b", "10", 1),
+    ]
+    names = ["batch_id", "shard_id", "sequence_number", "sub_sequence_number"]
+    batch = pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+    found = Records(1, "a", (10, 0), (100, inf)).are_among(batch)
+    assert found.to_pylist() == [False, False, True, True, False, False, False]
 
 
 # Sources in unusual states
