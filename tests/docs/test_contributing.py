@@ -35,7 +35,10 @@ def test_pytest_collects_tests_from_each_documented_path():
         path for page in TESTED for path in re.findall(r"pytest(?: -\w+)* (tests/[\w/.]+)", page.read_text())
     }
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", *sorted(paths)]
-    done = subprocess.run(collect, cwd=PROJECT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    environment = os.environ | {"PYTEST_ADDOPTS": ""}  # other options print other lines
+    done = subprocess.run(
+        collect, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
     assert done.returncode == 0, done.stdout
     assert [path for path in paths if f"\n{path}" not in f"\n{done.stdout}"] == []
 

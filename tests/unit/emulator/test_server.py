@@ -13,7 +13,13 @@ import pytest
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.emulator import LocalKinesis
 
-SERVE = "import sys; from kinesis_assets.emulator import serve; serve(0, lambda url: print(url, flush=True))"
+SERVE = """
+import signal
+from kinesis_assets.emulator import serve
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in the background
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+serve(0, lambda url: print(url, flush=True))
+"""
 
 
 def test_a_server_accepts_requests_as_soon_as_it_is_entered(connect):
