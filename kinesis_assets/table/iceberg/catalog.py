@@ -139,6 +139,18 @@ _ERRORS = _errors()
 """The errors of pyiceberg, whose classes have no base in common, and of what it uses."""
 
 
+def create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    """Create a namespace, unless there is one, or another process creates it at the same time.
+
+    Raises an error of pyiceberg, or of what it uses.
+    """
+    try:
+        catalog.create_namespace_if_not_exists(namespace)
+    except _ERRORS:  # of two processes, a SQL database refuses the second
+        if not catalog.namespace_exists(namespace):
+            raise
+
+
 @contextmanager
 def iceberg_errors(uri: str, done: str, *, writes: bool = False) -> Iterator[None]:
     """Raise errors of pyiceberg as one of the package, without their cause, which may contain credentials.

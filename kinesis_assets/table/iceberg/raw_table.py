@@ -45,7 +45,13 @@ from kinesis_assets.errors import CommitFailed, CommitOvertaken, TableMissing, T
 from kinesis_assets.retry import Backoff
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.format import DESCRIPTION, TableFormat
-from kinesis_assets.table.iceberg.catalog import iceberg_errors, location_of, relative, store_properties
+from kinesis_assets.table.iceberg.catalog import (
+    create_namespace,
+    iceberg_errors,
+    location_of,
+    relative,
+    store_properties,
+)
 from kinesis_assets.table.iceberg.columns import PARTITIONING, PROPERTIES, READ_SCHEMA, SCHEMA, difference
 from kinesis_assets.table.iceberg.manifests import (
     FORMAT_VERSION,
@@ -494,7 +500,7 @@ class IcebergFormat(TableFormat):
                 try:
                     create()
                 except NoSuchNamespaceError:  # to create one where there is one can be forbidden
-                    catalog.create_namespace_if_not_exists(identifier[:-1])
+                    create_namespace(catalog, identifier[:-1])
                     create()
             except TableAlreadyExistsError:
                 return  # another process has created it

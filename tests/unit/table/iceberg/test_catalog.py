@@ -3,28 +3,60 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import contextmanager
 
+import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import IntegrityError
 
+from kinesis_assets.table.iceberg.catalog import create_namespace
 from kinesis_assets.table.store.storage import TableFolder
 from support.formats import sqlite_catalog
 
 
-def test_a_new_sql_catalog_is_opened_by_two_processes_at_once(tmp_path):
-    catalog = sqlite_catalog(tmp_path)
-    others = []
+@contextmanager
+def before(statement, act):
+    """Call a function once, before a client of a SQL catalog executes a statement with this beginning."""
+    calls = []
 
-    def create_first(_connection, _cursor, statement, *_):
-        if "CREATE TABLE iceberg_tables" in statement and not others:
-            others.append(sqlite3.connect(tmp_path / "catalog.db"))
-            others[0].execute(statement)
-            others[0].close()
+    def execute(_connection, _cursor, executed, *_):
+        if executed.strip().startswith(statement) and not calls:
+            calls.append(executed)
+            act(executed)
 
-    event.listen(Engine, "before_cursor_execute", create_first)
+    event.listen(Engine, "before_cursor_execute", execute)
     try:
-        opened = catalog.open(TableFolder.at(str(tmp_path / "table")))
+        yield
     finally:
-        event.remove(Engine, "before_cursor_execute", create_first)
-    assert others
+        event.remove(Engine, "before_cursor_execute", execute)
+    assert calls
+
+
+def test_a_new_sql_catalog_is_opened_by_two_processes_at_once(tmp_path):
+    def create_first(statement):
+        other = sqlite3.connect(tmp_path / "catalog.db")
+        other.execute(statement)
+        other.close()
+
+    with before("CREATE TABLE iceberg_tables", create_first):
+        opened = sqlite_catalog(tmp_path).open(TableFolder.at(str(tmp_path / "table")))
     assert opened.list_namespaces() == []
+
+
+def test_a_namespace_is_created_by_two_processes_at_once(tmp_path):
+    catalog, other = (sqlite_catalog(tmp_path).open(TableFolder.at(str(tmp_path / "table"))) for _ in "12")
+    with before("INSERT INTO iceberg_namespace", lambda _: other.create_namespace(("lake",))):
+        create_namespace(catalog, ("lake",))
+    assert catalog.list_namespaces() == [("lake",)]
+
+
+def test_a_namespace_that_cannot_be_created_is_an_error(tmp_path):
+    catalog = sqlite_catalog(tmp_path).open(TableFolder.at(str(tmp_path / "table")))
+    with catalog.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER refuse BEFORE INSERT ON iceberg_namespace_properties "
+            "BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        )
+    with pytest.raises(IntegrityError, match="refused"):
+        create_namespace(catalog, ("lake",))
