@@ -63,7 +63,7 @@ def sqlite_catalog(folder: Path, name: str = "orders", **settings: Any) -> Icebe
 
 def raw_table_in(
     catalog: TestCatalog,
-    uri: str,
+    folder: str,
     policy: TablePolicy = TablePolicy(),
     *,
     name: str = "orders",
@@ -73,6 +73,7 @@ def raw_table_in(
     """Return a raw table in a catalog, which may not exist yet.
 
     Args:
+        folder: Path or URI of the table.
         changes: Properties of the catalog that differ.
     """
     properties = {**catalog.properties, **changes}
@@ -86,7 +87,7 @@ def raw_table_in(
         catalog_name=catalog.name,
         snapshots_kept=snapshots_kept,
     )
-    return PositionedTable(uri, policy, format=partial(IcebergFormat, catalog=found))
+    return PositionedTable(folder, policy, format=partial(IcebergFormat, catalog=found))
 
 
 def format_of(table: PositionedTable) -> str:
