@@ -166,13 +166,17 @@ def project_of(
 
 
 def dagster_instance() -> dg.DagsterInstance:
-    """Return the instance of DAGSTER_HOME, or else an ephemeral one: the table holds all state."""
+    """Return the instance of DAGSTER_HOME, or else an ephemeral one: the table holds all state.
+
+    The end of the command closes it.
+    """
     import dagster as dg  # noqa: PLC0415
 
+    context = click.get_current_context()
     if not os.environ.get("DAGSTER_HOME"):
-        return dg.DagsterInstance.ephemeral()
+        return context.with_resource(dg.DagsterInstance.ephemeral())
     try:
-        instance = dg.DagsterInstance.get()
+        instance = context.with_resource(dg.DagsterInstance.get())
         instance.get_runs_count()  # a database may open but be unusable
     except Exception as error:
         if isinstance(error, (dg.DagsterError, yaml.YAMLError)):
