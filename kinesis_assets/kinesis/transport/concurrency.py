@@ -268,11 +268,6 @@ class Reservation:
         self.release()
         self._held = await self._limiter.acquire(amount)
 
-    async def acquire_at_least(self, amount: int) -> None:
-        """Reserve `amount` bytes instead, unless as many are reserved already."""
-        if self._held < amount:
-            await self.acquire(amount)
-
     def release(self) -> None:
         """Release all reserved bytes."""
         if self._held:

@@ -347,7 +347,7 @@ class HttpEndpoint:
         reusable = False
         try:
             if connection.is_closed:
-                await opened(self._connections, connection)
+                await _opened(self._connections, connection)
             connection.sock.sendall(request)  # fits in the send buffer
             connection.sock.settimeout(0)
             response = await receive(
@@ -368,7 +368,7 @@ class HttpEndpoint:
         return response
 
 
-async def opened(connections: ConnectionPool, connection: Any) -> None:
+async def _opened(connections: ConnectionPool, connection: Any) -> None:
     """Open a connection in a thread, and wait for the thread even if the call is canceled."""
     opening = asyncio.get_running_loop().run_in_executor(None, open_connection, connections, connection)
     canceled = False

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @singledispatch
 def condition(predicate: RowPredicate) -> str:
     """Return a predicate as a condition; every text in it has passed through `sql_text`."""
-    raise NotImplementedError(predicate)
+    raise TypeError(f"there is no SQL for a {type(predicate).__name__}")
 
 
 @condition.register(RowsAfter)
