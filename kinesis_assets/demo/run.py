@@ -58,8 +58,12 @@ def run_demo() -> bool:
 
 
 def _demonstrate(table: Path) -> bool:
-    with LocalKinesis() as local, embedded_stream(local, table) as kinesis:
-        demo = _Demo(kinesis, table)
+    with (
+        LocalKinesis() as local,
+        embedded_stream(local, table) as kinesis,
+        dg.DagsterInstance.ephemeral() as instance,
+    ):
+        demo = _Demo(kinesis, table, instance)
         _print_step(f"The embedded stream listens on {local.endpoint_url}")
         kinesis.create_stream(StreamName=STREAM, ShardCount=4)
         demo.put(20_000)
@@ -105,11 +109,11 @@ def embedded_stream(local: LocalKinesis, table: Path) -> Iterator[Any]:
 
 
 class _Demo:
-    def __init__(self, kinesis: Any, table: Path) -> None:
+    def __init__(self, kinesis: Any, table: Path, instance: dg.DagsterInstance) -> None:
         self.acknowledged: list[tuple[str, str, str]] = []
         self._kinesis = kinesis
         self._project = StreamProject.from_settings(STREAM, table=str(table), spark_config=_SPARK)
-        self._instance = dg.DagsterInstance.ephemeral()
+        self._instance = instance
         self._cursor: str | None = None
         self._lag_ms: dict[str, int] = {}
 

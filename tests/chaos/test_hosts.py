@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import dagster as dg
+
     from support.hosts import Host
 
 AHEAD = 600
@@ -95,10 +97,14 @@ def drivers(drivers_of_module: Drivers, hosts: dict[str, Host]) -> Iterator[Driv
 
 
 @pytest.fixture
-def pipeline(stream: str, service: ClientSettings, lake: str) -> Pipeline:
+def pipeline(
+    stream: str, service: ClientSettings, lake: str, ephemeral_instance: dg.DagsterInstance
+) -> Pipeline:
     """A pipeline whose stream the test creates."""
     kinesis = boto3.client("kinesis", endpoint_url=service.endpoint_url, region_name=service.region_name)
-    return Pipeline(kinesis, service, stream, PositionedTable(f"{lake}/table", WRITING))
+    return Pipeline(
+        kinesis, service, stream, PositionedTable(f"{lake}/table", WRITING), instance=ephemeral_instance
+    )
 
 
 def start(drivers: Sequence[Racer], pipeline: Pipeline, shard_ids: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from support.timing import WRITING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import dagster as dg
     from pyspark.sql import SparkSession
 
     from kinesis_assets.kinesis.settings import ClientSettings
@@ -35,18 +36,31 @@ def table(place: str) -> PositionedTable:
 
 @pytest.fixture
 def pipeline(
-    stream: str, kinesis: Any, settings: ClientSettings, table: PositionedTable, spark: SparkSession
+    stream: str,
+    kinesis: Any,
+    settings: ClientSettings,
+    table: PositionedTable,
+    spark: SparkSession,
+    ephemeral_instance: dg.DagsterInstance,
 ) -> Pipeline:
     """A pipeline whose stream the test creates."""
     del spark  # runs in this process share the session
-    return Pipeline(kinesis, settings, stream, table)
+    return Pipeline(kinesis, settings, stream, table, instance=ephemeral_instance)
 
 
 @pytest.fixture
-def clocked_pipeline(stream: str, clocked: Clocked, table: PositionedTable, spark: SparkSession) -> Pipeline:
+def clocked_pipeline(
+    stream: str,
+    clocked: Clocked,
+    table: PositionedTable,
+    spark: SparkSession,
+    ephemeral_instance: dg.DagsterInstance,
+) -> Pipeline:
     """A pipeline whose stream the test creates, on a service whose clock the test controls."""
     del spark  # runs in this process share the session
-    return Pipeline(clocked.kinesis, clocked.settings, stream, table, clocked.clock)
+    return Pipeline(
+        clocked.kinesis, clocked.settings, stream, table, clocked.clock, instance=ephemeral_instance
+    )
 
 
 @pytest.fixture

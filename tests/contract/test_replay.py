@@ -64,19 +64,17 @@ def test_two_replays_and_a_run_at_once_add_no_duplicate(pipeline: Pipeline) -> N
     pipeline.materialize()
     delete_every(pipeline, 5)
     pipeline.put_many(200)
-    # An in-memory instance can be used by one thread only.
-    replays = [
-        threading.Thread(
-            target=run_replay,
-            args=(pipeline.project(), for_runs_in_threads(dg.DagsterInstance.ephemeral())),
-            kwargs={"start": "TRIM_HORIZON"},
-        )
-        for _ in range(2)
-    ]
+
+    def replay() -> None:
+        # An in-memory instance can be used by one thread only.
+        with dg.DagsterInstance.ephemeral() as instance:
+            run_replay(pipeline.project(), for_runs_in_threads(instance), start="TRIM_HORIZON")
+
+    replays = [threading.Thread(target=replay) for _ in range(2)]
     for_runs_in_threads(pipeline.instance)
-    for replay in replays:
-        replay.start()
+    for thread in replays:
+        thread.start()
     pipeline.materialize()
-    for replay in replays:
-        replay.join()
+    for thread in replays:
+        thread.join()
     pipeline.assert_exactly_once()

@@ -7,8 +7,6 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
-
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
 from support.bench import Bench
@@ -16,6 +14,8 @@ from support.formats import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import dagster as dg
 
 SPARK_CONFIG = {
     "spark.master": "local[2,4]",
@@ -44,7 +44,7 @@ def session_config() -> dict[str, Any]:
 class Pipeline(Bench):
     """A stream, its table, and its Dagster definitions on an instance."""
 
-    instance: dg.DagsterInstance = field(default_factory=dg.DagsterInstance.ephemeral)
+    instance: dg.DagsterInstance = field(kw_only=True)
 
     def listed(self) -> dict[str, dict[str, Any]]:
         """Return the shards as the service lists them, by shard id."""

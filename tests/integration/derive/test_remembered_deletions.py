@@ -18,6 +18,7 @@ from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.derive.source_tables import open_source
+from support.spark_jobs import counted_jobs
 from support.table_folder import files_of
 
 if TYPE_CHECKING:
@@ -202,9 +203,9 @@ def test_values_that_a_row_does_not_know_are_those_of_the_row_that_it_replaces(c
 def jobs_of(spark, table: DerivedBench, **changes: object) -> int:
     """Return the number of Spark jobs of a run."""
     group = f"jobs of {table.table.snapshot().version} {sorted(changes)}"
-    spark.sparkContext.setJobGroup(group, group)
-    table.run(**changes)
-    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+    with counted_jobs(spark.sparkContext, group) as jobs:
+        table.run(**changes)
+        return jobs()
 
 
 def test_only_what_is_remembered_or_unknown_takes_spark_jobs(spark, bench, consume, remembering):

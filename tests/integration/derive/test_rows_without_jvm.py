@@ -25,6 +25,7 @@ from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
 from support.derived import order
 from support.glue_records import avro, framed
 from support.json_documents import SCHEMA, documents
+from support.spark_jobs import counted_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -286,13 +287,9 @@ def test_a_limit_of_bad_records_takes_no_row_of_a_new_table_into_the_jvm(
     monkeypatch.setattr("kinesis_assets.derive.write.map_in_arrow", watched)
     bench.put(order(1))
     bench.run()
-    context = derived.spark.sparkContext
-    context.setJobGroup(derived.table.uri, "a step")
-    try:
+    with counted_jobs(derived.spark.sparkContext, derived.table.uri) as jobs:
         (commit,) = derived.run(transform=transform)
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", None)
+        assert jobs() == 1
     written[-1].explain()
     assert capsys.readouterr().out.count("MapInArrow") == 1
-    assert len(context.statusTracker().getJobIdsForGroup(derived.table.uri)) == 1
     assert (commit.rows, commit.bad_records) == (1, 0)
