@@ -86,13 +86,14 @@ def _files(spark: SparkSession, parts: Sequence[Mapping[str, Received]]) -> Iter
     with TemporaryDirectory(dir=folder_of_session(spark)) as folder:
         files = [Path(folder, str(number)) for number in range(len(parts))]
         for file, part in zip(files, parts, strict=True):
-            file.write_bytes(encode(part))
+            with file.open("wb") as opened:
+                opened.writelines(encode(part))
         yield list(map(str, files))
 
 
 def _rows(spark: SparkSession, parts: Sequence[Mapping[str, Received]]) -> DataFrame:
     """Return a row for each task, in a partition of its own, with what it gets."""
-    encoded = list(map(encode, parts))
+    encoded = [b"".join(encode(part)) for part in parts]
     if is_spark_3():  # it makes no DataFrame of Arrow data
         return spark.createDataFrame(list(enumerate(encoded)), "id long, received binary")
     columns = [(pa.array([number]), pa.array([part], pa.binary())) for number, part in enumerate(encoded)]

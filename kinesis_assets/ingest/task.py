@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import sys
 import threading
 from contextlib import aclosing, contextmanager, suppress
@@ -90,7 +91,7 @@ def landing_task(
         for batch in rows:
             for index, number in enumerate(batch["id"].to_pylist()):
                 if files:
-                    received = decode(Path(files[number]).read_bytes())
+                    received = decode(_mapped(files[number]))
                 elif "received" in batch.schema.names:
                     received = decode(batch["received"][index].as_buffer())
                 else:
@@ -101,6 +102,12 @@ def landing_task(
                 yield pa.RecordBatch.from_arrays([binaries([encode(landing)])], ["landing"])
 
     return run
+
+
+def _mapped(path: str) -> mmap.mmap:
+    """Return the content of a file, of which nothing is copied. It stays there when the file is deleted."""
+    with Path(path).open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def land_group(

@@ -32,7 +32,7 @@ def land_as_in_spark(
     allowance: Allowance,
     received: Mapping[str, Received] = MappingProxyType({}),
 ) -> Landing:
-    shipped = decode(encode_received(received))
+    shipped = decode(b"".join(encode_received(received)))
     return landing_of([encode(land_group(job, ranges, allowance, shipped))], job, ranges)
 
 

@@ -7,9 +7,10 @@ of a shard is read by GetRecords too, so that it is confirmed as always, see `pa
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -20,7 +21,7 @@ from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pyarrow as pa
+    from _typeshed import ReadableBuffer
 
     from kinesis_assets.kinesis.reading.pages import PageSource
     from kinesis_assets.kinesis.transport.concurrency import Reservation
@@ -29,7 +30,7 @@ _PAGE_BYTES = 1 << 20
 """The size of the events from which on they are a page, in bytes."""
 
 
-class ReceivedEvent(msgspec.Struct, frozen=True):
+class ReceivedEvent(NamedTuple):
     """An event of a subscription.
 
     Attributes:
@@ -38,12 +39,12 @@ class ReceivedEvent(msgspec.Struct, frozen=True):
         received: The service's clock when it was received.
     """
 
-    payload: bytes
+    payload: bytes | memoryview
     emptied: datetime
     received: datetime
 
 
-class Received(msgspec.Struct, frozen=True):
+class Received(NamedTuple):
     """What a subscription to a shard has received.
 
     Attributes:
@@ -156,16 +157,47 @@ class ReceivedPages:
         return page, max(emptied, self._delivered_until) if at_tip else received
 
 
-def encode(received: Mapping[str, Received]) -> bytes:
-    """Encode what was received of some shards, by shard id, for `decode` in another process."""
-    return _encoder.encode(dict(received))
+def encode(received: Mapping[str, Received]) -> list[bytes | memoryview]:
+    """Encode what was received of some shards, by shard id, for `decode` in another process.
+
+    Returns:
+        The parts of the encoding, one after the other: the events as they are, after what describes them. To
+        copy them would take longer than to write them to a file.
+    """
+    described = _encoder.encode(
+        {
+            shard_id: (
+                each.start,
+                [(len(event.payload), event.emptied, event.received) for event in each.events],
+                each.millis_behind_latest,
+                each.seen,
+            )
+            for shard_id, each in received.items()
+        }
+    )
+    payloads = [event.payload for each in received.values() for event in each.events]
+    return [_SIZE.pack(len(described)), described, *payloads]
 
 
-def decode(data: bytes | pa.Buffer) -> dict[str, Received]:
-    """Decode what `encode` returned."""
-    return _decoder.decode(data)
+def decode(data: ReadableBuffer) -> dict[str, Received]:
+    """Decode the parts that `encode` returned. The events are views of them."""
+    rest = memoryview(data)
+
+    def take(size: int) -> memoryview:
+        nonlocal rest
+        taken, rest = rest[:size], rest[size:]
+        return taken
+
+    (size,) = _SIZE.unpack(take(_SIZE.size))
+    return {
+        shard_id: Received(start, [ReceivedEvent(take(size), *times) for size, *times in events], lag, seen)
+        for shard_id, (start, events, lag, seen) in _decoder.decode(take(size)).items()
+    }
 
 
+_SIZE = struct.Struct(">Q")
 _event_decoder = msgspec.json.Decoder(WireEvent)
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(dict[str, Received])
+_decoder = msgspec.msgpack.Decoder(
+    dict[str, tuple[Position, list[tuple[int, datetime, datetime]], int, datetime]]
+)

@@ -157,5 +157,9 @@ def test_the_time_of_the_tip_does_not_go_back_while_more_arrives_than_a_page_has
 
 
 def test_what_was_received_can_be_sent_to_another_process():
-    received = {"shard": Received(Position.after("1", 2), [event(record(2), emptied=1.5)], 3, DATE)}
-    assert received_pages.decode(received_pages.encode(received)) == received
+    received = {
+        "first": Received(Position.after("1", 2), [event(record(2), emptied=1.5), event(record(3))], 3, DATE),
+        "second": Received(Position.after("7"), [], 0, DATE),
+        "third": Received(Position.after("1"), [event(record(2, size=9))], 4, DATE + timedelta(seconds=1)),
+    }
+    assert received_pages.decode(b"".join(received_pages.encode(received))) == received
