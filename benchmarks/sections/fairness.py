@@ -68,6 +68,7 @@ def _write(open_table: Callable[[], PositionedTable], shard_id: str) -> int:
     assert _shared is not None
     barrier, left = _shared
     table, made = open_table(), 0
+    table.snapshot()  # what it imports is loaded before the start
     barrier.wait(timeout=SECONDS)
     while left.value > 0:
         landed = commit_one_record(table, shard_id)

@@ -56,7 +56,7 @@ FILES = 1_000
 FEW = 1_000
 MAX_MS, MAX_KB, MAX_GROWTH = 60, 100, 1.2
 
-WRITERS, COMMITS = 4, 80
+WRITERS, COMMITS = 4, 400
 
 
 def landings(server: ReplayServer, stream: StreamSpec, *, rounds: int) -> Mapping[str, ReaderRounds]:
