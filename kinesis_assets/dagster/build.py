@@ -13,7 +13,7 @@ from kinesis_assets.dagster.checked_table import checked_tables
 from kinesis_assets.dagster.checks.definitions import build_checks
 from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.derived.derived_asset import moves_after_landing
-from kinesis_assets.dagster.events.table_metadata import definition_metadata, raw_columns
+from kinesis_assets.dagster.events.table_metadata import definition_metadata, kinds_of, raw_columns
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.jobs.maintenance import (
@@ -105,7 +105,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             group_name=group,
             owners=settings.owners,
             tags=settings.tags,
-            kinds={*settings.kinds},
+            kinds=kinds_of(settings.kinds, settings.format),
             description=settings.description
             or f"The unmodified records of {address}, each exactly once, in {settings.table}.",
             metadata=definition_metadata(settings.table, settings.format)

@@ -18,7 +18,12 @@ from kinesis_assets.dagster.derived.derived_events import (
     report_missing_events,
     totals_of_table,
 )
-from kinesis_assets.dagster.events.table_metadata import code_references, definition_metadata, place_of_code
+from kinesis_assets.dagster.events.table_metadata import (
+    code_references,
+    definition_metadata,
+    kinds_of,
+    place_of_code,
+)
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.settings.asset_settings import policy_of
 from kinesis_assets.dagster.settings.derived_settings import (
@@ -242,7 +247,7 @@ def _asset(
                 group_name=settings.group_name or names.group,
                 owners=settings.owners,
                 tags=settings.tags,
-                kinds={*settings.kinds},
+                kinds=kinds_of(settings.kinds),
                 automation_condition=after_landing(),
                 description=settings.description
                 or description

@@ -12,7 +12,7 @@ from kinesis_assets.table.schema import COLUMNS, NOT_IN_ICEBERG
 from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _CODE = "dagster/code_references"
 
@@ -46,6 +46,15 @@ ICEBERG = "iceberg"
 
 _STORAGE_KINDS = {"delta": "deltalake"}
 """The names of formats in Dagster, where they are others."""
+
+
+def kinds_of(kinds: Iterable[str] | None, format_: str = "delta") -> set[str]:
+    """Return the kinds of a table's asset.
+
+    Args:
+        kinds: The setting; None for the default.
+    """
+    return {"pyspark", _STORAGE_KINDS.get(format_, format_)} if kinds is None else {*kinds}
 
 
 def definition_metadata(table: str, format_: str = "delta") -> dict[str, Any]:

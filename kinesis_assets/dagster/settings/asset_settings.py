@@ -111,9 +111,10 @@ class AssetSettings(Settings):
         description="Tags of the asset.",
         examples=[{"domain": "sales"}],
     )
-    kinds: Annotated[Texts, valid(_accepted_as("kinds"))] = Field(
-        default=("pyspark", "deltalake"),
-        description="Kinds of the table's asset, which Dagster shows as icons.",
+    kinds: Annotated[Texts | None, valid(_accepted_as("kinds"))] = Field(
+        default=None,
+        description="Kinds of the table's asset, which Dagster shows as icons. By default pyspark and the "
+        "format of the table: deltalake or iceberg.",
         examples=[["deltalake", "bronze"]],
     )
     freshness: FreshnessField = Field(

@@ -123,6 +123,14 @@ def test_the_standard_metadata_names_the_table():
     assert metadata["dagster/storage_kind"] == "deltalake"
 
 
+@pytest.mark.parametrize(
+    ("settings", "icon"),
+    [({}, "deltalake"), ({"format": "iceberg", "catalog": {"type": "glue", "database": "lake"}}, "iceberg")],
+)
+def test_the_kinds_of_a_table_name_its_format(settings, icon):
+    assert raw_spec(**settings).kinds == {"pyspark", icon}
+
+
 def test_a_derived_table_links_to_its_function():
     @derived_table(source="clicks", table="/derived")
     def visits(rows):
