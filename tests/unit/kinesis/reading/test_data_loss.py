@@ -182,6 +182,23 @@ def test_a_loss_is_reported_once_the_reading_has_left_the_trim_horizon(hourly, f
     assert reading.records == 5
 
 
+def test_a_loss_after_the_first_page_is_reported_if_the_reading_has_not_started_at_the_trim_horizon(
+    shard, faults
+):
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.put(1)
+    for item in (2, 3):
+        shard.later(hours=1)
+        shard.put(item)
+    shard.later(hours=21, minutes=59, seconds=30)  # record 1 is about to expire
+    faults.page_size(1)
+    reading = shard.reading(Position.after(read), since)
+    with pytest.raises(DataLost, match="first available record"):
+        items(reading, between=lambda: shard.later(hours=1, minutes=30))
+    assert reading.records == 1
+
+
 def test_a_loss_is_reported_for_an_unread_shard_whose_first_records_expired(hourly):
     with pytest.raises(DataLost, match="read up to TRIM_HORIZON"):
         items(hourly.reading(BEGINNING, hourly.now - timedelta(hours=30)))

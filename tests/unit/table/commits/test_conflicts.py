@@ -31,6 +31,13 @@ def test_a_conflict_on_one_shard_excludes_only_its_rows(table, frozen):
     assert_rows_are_what_positions_say(table)
 
 
+def test_the_range_of_a_conflict_is_not_recorded_as_added(table, frozen):
+    attempt = Attempt(table, frozen, {"a": 3, "b": 4})
+    Attempt(table, frozen, {"b": 1}).commit()
+    attempt.commit()
+    assert current_positions(table).added.keys() == {"a"}
+
+
 def test_a_conflict_is_returned_even_if_a_later_try_commits(table, frozen, at_commit):
     attempt = Attempt(table, frozen, {"a": 3, "b": 4})
     Attempt(table, frozen, {"b": 1}).commit()

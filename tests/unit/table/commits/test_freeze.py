@@ -7,10 +7,21 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from kinesis_assets.errors import CommitFailed, StreamRecreated
+from kinesis_assets.errors import CommitFailed, StreamRecreated, TableRewritten
 from kinesis_assets.kinesis.position import Position
-from support.attempts import BEGINNING, STREAM, current_positions, freeze_all, rows_by_shard, shards
+from kinesis_assets.table.commits.commit import freeze
+from support.attempts import (
+    BEGINNING,
+    STREAM,
+    Attempt,
+    current_positions,
+    freeze_all,
+    listing,
+    rows_by_shard,
+    shards,
+)
 from support.commit_faults import lost_response, never_landed
+from support.formats import restore
 
 LATER_STREAM = msgspec.structs.replace(STREAM, created=datetime(2026, 6, 1, tzinfo=UTC))
 
@@ -48,3 +59,13 @@ def test_a_recreated_stream_is_refused_with_both_creation_times(table, frozen):
     with pytest.raises(StreamRecreated, match=r"2026-01-01T00:00:00Z.*2026-06-01T00:00:00Z"):
         freeze_all(table, shards("a"), identity=LATER_STREAM)
     assert current_positions(table) == frozen
+
+
+def test_the_positions_of_a_recreated_stream_are_not_replaced_in_a_restored_table(table, frozen):
+    before = Attempt(table, frozen, {"a": 1}).commit().version
+    Attempt(table, current_positions(table), {"b": 1}).commit()
+    restore(table, before)
+    version = table.snapshot().version
+    with pytest.raises(TableRewritten):
+        freeze(table, listing(shards("a"), LATER_STREAM), {"a": BEGINNING}, replacing_older=True)
+    assert table.snapshot().version == version
