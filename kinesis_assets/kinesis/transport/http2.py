@@ -22,7 +22,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ReadTimeoutError
 
 from kinesis_assets.kinesis.transport.http import FAILURES, open_connection, sdk_error, until_ready
 
@@ -323,6 +323,8 @@ class Http2Response:
             return NoHttp2(reason="the server, or a proxy before it, does not offer it")
         if isinstance(error, H2Error):
             return InvalidHttp2(reason=str(error))
+        if isinstance(error, TimeoutError):  # a thread that opens the connection may close it just now
+            return ReadTimeoutError(endpoint_url=self._url, error=error)
         return sdk_error(error.with_traceback(None), self._connection, self._pool, self._url)
 
 
