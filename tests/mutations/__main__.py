@@ -47,7 +47,6 @@ TESTS = {
     "table/positions/positions_chain.py": COMMITS,
     "table/positions/positions_file.py": COMMITS,
     "table/positions/range_stats.py": COMMITS,
-    "derive/changes.py": ["derive"],
     "derive/commit.py": ["derive"],
     "derive/cursor.py": ["derive"],
     "derive/new_rows.py": ["derive"],
