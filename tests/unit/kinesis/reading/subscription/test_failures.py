@@ -1,13 +1,10 @@
-"""Readings by subscription, from the embedded stream."""
+"""Subscriptions that are refused, fail or send invalid events: what is read nevertheless, and reported."""
 
 from __future__ import annotations
 
 import json
-import resource
-from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
+from datetime import timedelta
 
 import pytest
 
@@ -20,232 +17,15 @@ from kinesis_assets.kinesis.reading import subscription
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.reading.shard_events import ShardEvents
-from kinesis_assets.kinesis.reading.subscription import Subscriptions
-from kinesis_assets.kinesis.transport.concurrency import run
-from support.aggregates import aggregate_of
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
-from support.timing import READING
 
 pytestmark = pytest.mark.slow
-
-NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
 CHILD = {
     "ShardId": "shardId-000000000009",
     "ParentShards": [SHARD],
     "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
 }
-
-
-@pytest.fixture
-def kinesis(clocked):
-    return clocked.kinesis
-
-
-@pytest.fixture
-def patience(patient_subscriptions):
-    """The seconds in which something arrives on any machine."""
-    del patient_subscriptions
-    return 60.0
-
-
-@pytest.fixture
-def client(stream, clocked, virtual, patience):
-    timing = replace(READING, clock=virtual, read_timeout=patience)
-    return StreamClient(stream, replace(clocked.settings, timing=timing), attempts=1)
-
-
-@pytest.fixture
-def wait(clocked, virtual):
-    """Let time pass, by both clocks."""
-
-    def wait(seconds):
-        clocked.clock.seconds += seconds
-        virtual.now += seconds
-
-    return wait
-
-
-@pytest.fixture
-def warnings():
-    return []
-
-
-@pytest.fixture
-def subscriptions(put, client, kinesis, warnings):
-    """The subscriptions of a consumer of the test's stream."""
-    del put  # it creates the stream
-    summary = client.describe()
-    registered = kinesis.register_stream_consumer(StreamARN=summary.identity.arn, ConsumerName="c")
-    arn = registered["Consumer"]["ConsumerARN"]
-    opened = Subscriptions(client, arn, summary.service_time, warnings.append)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def read(client, subscriptions):
-    """Read from a position, and return the reading and the numbers that it has read."""
-
-    def read(start=BEGINNING, **bounds):
-        range_ = ShardRange(SHARD, start, Bounds(**bounds), ALL_KEYS)
-        received = subscriptions.receive([range_], Allowance()).get(SHARD)
-        if received is not None and not received.events:
-            end = RangeEnd.TIP if received.millis_behind_latest == 0 else RangeEnd.TIME_LIMIT
-            seen = received.seen
-            return SimpleNamespace(position=start, end=end, tip_time=seen, records=0, last_arrival=None), []
-        reading = ShardReading(client, range_, received=received)
-        found = items(reading)
-        subscriptions.note_read(SHARD, reading.refused, reading.tip_time)
-        return reading, found
-
-    return read
-
-
-@pytest.fixture
-def until_found(read, wait):
-    """Read from a position until a number of records was found, and return the next position and the numbers.
-
-    A second passes between two readings.
-    """
-
-    def until_found(start, count):
-        found = []
-        while len(found) < count:
-            reading, more = read(start)
-            start = reading.position
-            found += more
-            wait(1)
-        return start, found
-
-    return until_found
-
-
-@pytest.fixture
-def calls(faults):
-    """Return how often each operation that reads was called since the last time."""
-
-    def calls():
-        counts = Counter(call.operation for call in faults.calls)
-        faults.calls.clear()
-        return {name: counts[name] for name in ("SubscribeToShard", "GetRecords") if counts[name]}
-
-    calls()
-    return calls
-
-
-def test_a_reading_ends_at_the_tip_without_getrecords(put, read, calls):
-    put(0, 1, 2)
-    calls()
-    reading, found = read()
-    assert (found, reading.end, reading.millis_behind_latest) == ([0, 1, 2], RangeEnd.TIP, 0)
-    assert calls() == {"SubscribeToShard": 1}
-
-
-def test_the_next_reading_continues_the_subscription(put, read, calls):
-    put(0, 1)
-    first, _ = read()
-    put(2, 3)
-    calls()
-    second, found = read(first.position)
-    while not found:
-        second, found = read(second.position)
-    assert found == [2, 3]
-    assert calls() == {}
-
-
-def test_records_after_the_end_of_a_range_are_kept_for_the_next_one(put, read, calls):
-    put(*range(10))
-    calls()
-    first, found = read(max_records=4)
-    assert found == [0, 1, 2, 3]
-    second, found = read(first.position, max_records=3)
-    assert found == [4, 5, 6]
-    third, found = read(second.position)
-    assert (found, third.end) == ([7, 8, 9], RangeEnd.TIP)
-    assert calls() == {"SubscribeToShard": 1}
-
-
-def test_a_range_may_end_before_the_first_record_of_a_page(put, read, client, calls):
-    put(0, 1)
-    calls()
-    first, found = read(until=client.describe().service_time - timedelta(hours=1))
-    assert found == []
-    _, found = read(first.position)
-    assert found == [0, 1]
-    assert calls() == {"SubscribeToShard": 1}
-
-
-def test_a_range_may_end_inside_an_aggregate(put, read, calls):
-    put(aggregate_of(0, 1, 2), 3)
-    calls()
-    first, found = read(max_records=2)
-    assert (found, first.position.sub_sequence_number) == ([0, 1], 1)
-    _, found = read(first.position)
-    assert found == [2, 3]
-    assert calls() == {"SubscribeToShard": 1}
-
-
-def test_another_position_is_read_by_getrecords_until_the_consumer_may_subscribe_again(
-    put, read, calls, wait
-):
-    numbers = put(0, 1, 2)
-    read()
-    calls()
-    other = Position(PositionKind.AT_SEQUENCE_NUMBER, numbers[1])
-    _, found = read(other)
-    assert found == [1, 2]
-    assert calls() == {"GetRecords": 1}
-    wait(5)
-    _, found = read(other)
-    assert found == [1, 2]
-    assert calls() == {"SubscribeToShard": 1}
-
-
-def test_what_was_read_but_not_committed_is_read_again_without_a_call(put, read, calls):
-    put(0, 1, 2)
-    read()
-    calls()
-    put(3)
-    found = []
-    while len(found) < 4:
-        reading, found = read()
-    assert found == [0, 1, 2, 3]
-    _, found = read(reading.position)
-    assert found == []
-    assert calls() == {}
-
-
-def test_a_position_that_another_run_has_committed_within_what_was_received_continues(put, read, calls):
-    numbers = put(0, 1, 2)
-    read()
-    calls()
-    _, found = read(Position.after(numbers[1]))
-    assert found == [2]
-    assert calls() == {}
-
-
-@pytest.mark.parametrize("seconds", [280, 305])
-def test_a_subscription_is_renewed_without_gap_or_duplicate(until_found, put, read, calls, wait, seconds):
-    put(0, 1)
-    first, _ = read()
-    put(2)
-    calls()
-    wait(seconds)
-    position, found = until_found(first.position, 1)
-    put(3)
-    _, more = until_found(position, 1)
-    assert [*found, *more] == [2, 3]
-    assert calls()["SubscribeToShard"] == 1
-
-
-def test_a_young_subscription_is_not_renewed(put, read, calls, wait):
-    put(0)
-    first, _ = read()
-    calls()
-    wait(199)
-    read(first.position)
-    assert "SubscribeToShard" not in calls()
 
 
 def test_a_subscription_that_cannot_be_renewed_is_used_to_its_end(
@@ -260,38 +40,6 @@ def test_a_subscription_that_cannot_be_renewed_is_used_to_its_end(
     _, found = until_found(first.position, 1)
     assert found == [1]
     assert calls() == {"SubscribeToShard": 1}
-
-
-def test_the_end_of_a_shard_is_confirmed_by_getrecords(put, read, split, calls):
-    put(0, 1)
-    split()
-    calls()
-    reading, found = read()
-    assert (found, reading.end) == ([0, 1], RangeEnd.SHARD_END)
-    assert calls() == {"SubscribeToShard": 1, "GetRecords": 2}
-
-
-def test_an_idle_shard_that_is_closed_ends(put, read, split, calls):
-    put(0)
-    first, _ = read()
-    split()
-    calls()
-    reading, found = read(first.position)
-    while reading.end is RangeEnd.TIP:
-        reading, more = read(reading.position)
-        found += more
-    assert (found, reading.end) == ([], RangeEnd.SHARD_END)
-    assert calls() == {"GetRecords": 2}
-
-
-def test_the_tip_of_an_idle_shard_is_not_waited_for(put, read, calls):
-    put(0)
-    reading, _ = read()
-    calls()
-    for _ in range(50):
-        reading, found = read(reading.position)
-        assert (found, reading.end) == ([], RangeEnd.TIP)
-    assert calls() == {}
 
 
 def test_a_subscription_that_is_silent_for_30_seconds_is_dropped(until_found, put, read, calls, virtual):
@@ -443,47 +191,6 @@ def test_a_time_that_does_not_agree_with_the_service_is_not_believed(put, read, 
     assert reading.tip_time < read()[0].tip_time + timedelta(minutes=5)
 
 
-def test_a_run_subscribes_again_after_its_machine_was_suspended(
-    put, until_found, read, calls, wait, clocked, warnings
-):
-    put(0)
-    first, _ = read()
-    clocked.clock.seconds += 3600  # a monotonic clock stands still meanwhile
-    put(1)
-    position, found = until_found(first.position, 1)
-    for number in (2, 3):
-        wait(5)
-        put(number)
-        calls()
-        position, more = until_found(position, 1)
-        found += more
-    assert found == [1, 2, 3]
-    assert "GetRecords" not in calls()
-    assert warnings == []
-
-
-def test_the_time_of_a_subscription_is_compared_with_that_of_the_last_one(put, subscriptions, clocked):
-    put(0)
-    for _ in range(3):
-        clocked.clock.seconds += 200
-        run(subscriptions.events(SHARD, BEGINNING)).close()
-
-
-def test_a_shard_whose_last_record_arrives_just_before_its_tip_is_not_behind(put, read, wait):
-    put(0)
-    reading, _ = read()
-    wait(3)
-    put(1)
-    wait(2)
-    reading, _ = read(reading.position)
-    while not reading.records:
-        reading, _ = read(reading.position)
-    assert reading.end is RangeEnd.TIP
-    assert reading.tip_time >= reading.last_arrival
-
-
-# A faulty service
-
 HOSTILE = {
     "stops": lambda faults, **calls: faults.stop_events(**calls),
     "resets the connection": lambda faults, **calls: faults.reset_events(**calls),
@@ -568,53 +275,6 @@ def test_records_that_expired_before_a_subscription_are_a_loss(put, client, subs
     with pytest.raises(DataLost):
         items(reading)
     assert reading.position == range_.start
-
-
-def test_what_is_kept_while_no_reading_is_committed_is_bounded(
-    put, read, subscriptions, until_found, calls, monkeypatch
-):
-    monkeypatch.setattr(subscription, "_KEPT_BYTES", 2000)
-    sizes = []
-    for number in range(0, 100, 5):
-        put(*range(number, number + 5))  # about 900 bytes of JSON
-        reading, found = read()
-        sizes.append(subscriptions.kept_bytes)
-    assert 2000 <= max(sizes) < 6000
-    _, more = until_found(reading.position, 100 - len(found))
-    assert [*found, *more] == list(range(100))
-    assert calls()["SubscribeToShard"] == 1
-
-
-def test_the_largest_number_of_subscriptions_may_be_renewed_and_replaced(
-    put, read, subscriptions, until_found, calls, wait, warnings
-):
-    subscriptions.most_open = 1
-    put(0)
-    first, _ = read()
-    wait(280)
-    put(1)
-    calls()
-    _, found = until_found(first.position, 1)
-    assert found == [1]
-    assert calls() == {"SubscribeToShard": 1}
-    other = ShardRange("shardId-000000000001", BEGINNING, Bounds(), ALL_KEYS)
-    assert subscriptions.receive([other], Allowance()) == {}
-    (warning,) = warnings
-    assert "TooManySubscriptions" in warning
-    subscriptions.of(SHARD).close()
-    wait(5)
-    read()
-    assert calls() == {"SubscribeToShard": 1}
-
-
-@pytest.mark.parametrize(
-    ("files", "most"), [(128, 64), (1024, 512), (1 << 20, 512), (resource.RLIM_INFINITY, 512)]
-)
-def test_subscriptions_leave_half_of_the_files_that_a_process_may_open(
-    client, warnings, monkeypatch, files, most
-):
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, resource.RLIM_INFINITY))
-    assert Subscriptions(client, "arn", NOON, warnings.append).most_open == most
 
 
 def test_an_event_before_the_position_is_refused_and_reported_at_once(
