@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.derive.derived_table import DerivedSnapshot
-from kinesis_assets.errors import CursorConflict, DataFileInvalid, UpsertOvertaken
+from kinesis_assets.errors import CursorConflict, DataFileInvalid, TableRewritten, UpsertOvertaken
 from kinesis_assets.metrics.instruments import COMMIT_DURATION
 from support.plain_derived import PlainDerived
 from support.table_folder import folder_of
@@ -34,6 +36,23 @@ def lose_response(monkeypatch):
         monkeypatch.setattr(DerivedSnapshot, "commit", commit)
 
     return lose
+
+
+@pytest.fixture
+def before_commit(monkeypatch):
+    """Call a function once, between the checks of the next commit and the commit itself."""
+
+    def act_first(act):
+        real = DerivedSnapshot.commit
+
+        def commit(*arguments, **named):
+            monkeypatch.setattr(DerivedSnapshot, "commit", real)
+            act()
+            real(*arguments, **named)
+
+        monkeypatch.setattr(DerivedSnapshot, "commit", commit)
+
+    return act_first
 
 
 @pytest.mark.parametrize("others", [0, 2])
@@ -96,6 +115,44 @@ def test_an_upsert_is_refused_after_a_compaction_of_one_of_several_files_that_it
     with pytest.raises(UpsertOvertaken):
         late()
     assert derived.rows.keys() == {(1, 1, "a"), (2, 2, "a"), (3, 3, "b")}
+
+
+def test_an_upsert_is_refused_if_another_program_appends_rows_just_before_it_commits(derived, before_commit):
+    other = pa.table({"key": [1], "value": [5], "part": ["a"], "_batch_id": [None]})
+    late = derived.planned([(1, 9, "a")], replacing=True)
+    before_commit(lambda: write_deltalake(derived.table.uri, other, mode="append"))
+    with pytest.raises(UpsertOvertaken):
+        late()
+    assert derived.rows.keys() == {(1, 1, "a"), (1, 5, "a")}
+
+
+def test_rows_are_appended_at_once_if_a_compaction_comes_just_before(derived, before_commit):
+    planned_on = derived.append((2, 2, "a")).examined + 1
+    late = derived.planned([(3, 3, "a")])
+    before_commit(DeltaTable(derived.table.uri).optimize.compact)
+    assert late().examined == planned_on
+    assert derived.rows.keys() == {(1, 1, "a"), (2, 2, "a"), (3, 3, "a")}
+
+
+@pytest.fixture
+def restored(derived):
+    """A table that was restored to its first row."""
+    version = derived.table.snapshot().version
+    derived.append((2, 2, "a"))
+    DeltaTable(derived.table.uri).restore(version)
+    return derived
+
+
+def test_a_commit_after_a_restore_is_refused(restored):
+    with pytest.raises(TableRewritten):
+        restored.append((3, 3, "a"))
+    assert restored.rows.keys() == {(1, 1, "a")}
+
+
+def test_a_rebuild_after_a_restore_is_committed(restored):
+    assert restored.rebuild().previous is None
+    restored.append((3, 3, "a"))
+    assert restored.rows.keys() == {(3, 3, "a")}
 
 
 def test_a_commit_records_how_long_it_took(derived, measurements):
