@@ -7,6 +7,7 @@ failed registration is repeated also if nothing runs.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.checks.results import CheckResult
 from kinesis_assets.dagster.settings.catalog_settings import catalog_of
-from kinesis_assets.kinesis.stream import StreamAddress
+from kinesis_assets.kinesis.settings import ReadTiming
 from kinesis_assets.metrics.instruments import CATALOG_LAG, STREAM, TABLE
 from kinesis_assets.metrics.recording import measure
 
@@ -113,23 +114,15 @@ def entry_of(
 
 
 def open_catalog(opened: OpenStream, connection: Connection, attempts: int = 1) -> GlueCatalog:
-    """Open the Data Catalog of a table, by default with the region and the role of the stream.
+    """Open the Data Catalog of a table, see `OpenStream.glue_settings`.
 
     Raises:
         CatalogFailed: Its client cannot be created.
     """
-    from kinesis_assets.kinesis.role import AssumedRole, default_session_name  # noqa: PLC0415  # as above
-    from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming  # noqa: PLC0415  # as above
     from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog  # noqa: PLC0415  # as above
 
-    profile, role = opened.kinesis.profile_name, opened.role
-    address = StreamAddress.parse(opened.arn or opened.name)
-    region = connection.region_name or address.region_name(opened.kinesis.region_name)
-    if connection.role_arn is not None:
-        session = default_session_name(opened.name, opened.run_id)
-        role = AssumedRole(connection.role_arn, session, connection.external_id, profile, region)
     timing = ReadTiming(connect_timeout=_CONNECT_TIMEOUT, read_timeout=_READ_TIMEOUT)
-    return GlueCatalog(ClientSettings(region, None, profile, timing=timing, role=role), attempts)
+    return GlueCatalog(replace(opened.glue_settings(connection), timing=timing), attempts)
 
 
 def check_catalog(check: CatalogCheck, state: CatalogState) -> CheckResult:

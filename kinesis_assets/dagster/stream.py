@@ -15,8 +15,10 @@ from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.relist import retry_listing
-from kinesis_assets.kinesis.settings import ReadTiming
+from kinesis_assets.kinesis.role import AssumedRole, default_session_name
+from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.kinesis.start_positions import StartPositions
+from kinesis_assets.kinesis.stream import StreamAddress
 from kinesis_assets.metrics.recording import flush
 from kinesis_assets.spark.connect import uses_connect
 from kinesis_assets.spark.local_settings import is_local
@@ -30,11 +32,11 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.graceful_stop import GracefulStop
     from kinesis_assets.dagster.resources import KinesisResource
+    from kinesis_assets.dagster.settings.catalog_settings import Connection
     from kinesis_assets.dagster.settings.stream_settings import RunSettings
     from kinesis_assets.dagster.spark_resource import SparkResource
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.format import RawFormat
     from kinesis_assets.table.positions.positions import ShardPosition
@@ -131,7 +133,17 @@ class OpenStream:
     @cached_property
     def raw_format(self) -> RawFormat | None:
         """What returns the format of the table; None for Delta Lake."""
-        return self.settings.format_of(self.names.raw_key.path[-1])
+        return self.settings.format_of(self.names.raw_key.path[-1], self.glue_settings)
+
+    def glue_settings(self, connection: Connection) -> ClientSettings:
+        """Return how AWS Glue is called for a table, by default in the region and the role of the stream."""
+        profile, role = self.kinesis.profile_name, self.role
+        address = StreamAddress.parse(self.arn or self.name)
+        region = connection.region_name or address.region_name(self.kinesis.region_name)
+        if connection.role_arn is not None:
+            session = default_session_name(self.name, self.run_id)
+            role = AssumedRole(connection.role_arn, session, connection.external_id, profile, region)
+        return ClientSettings(region, profile_name=profile, role=role)
 
     @cached_property
     def policy(self) -> ReadPolicy:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
+from kinesis_assets.kinesis.settings import ClientSettings
 from support import readers
 from support.attempts import Attempt, freeze_all, shards
 from support.formats import FORMATS, iceberg_of, table_of
@@ -25,7 +26,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_yaml_has_valid_settings() -> None:
     settings = [StreamSettings(**yaml.safe_load(block)["attributes"]) for block in blocks("yaml")]
-    opened = [each.iceberg_catalog("clicks_raw") for each in settings]
+    opened = [each.iceberg_catalog("clicks_raw", lambda _: ClientSettings()) for each in settings]
     assert [(each.type, each.identifier) for each in opened] == [
         ("rest", ("lake", "clicks_raw")),
         ("glue", ("lake", "clicks_raw")),

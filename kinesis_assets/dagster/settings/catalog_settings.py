@@ -59,7 +59,7 @@ class CatalogSettings(Settings):
     )
     role_arn: str | SkipJsonSchema[None] = Field(
         default=None,
-        description="ARN of a role that registers tables, which may belong to another account. By default "
+        description="ARN of a role that calls AWS Glue, which may belong to another account. By default "
         "the role of the stream.",
         examples=["arn:aws:iam::111122223333:role/catalog-writer"],
     )

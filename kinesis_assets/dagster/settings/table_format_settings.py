@@ -14,6 +14,7 @@ from pydantic.json_schema import SkipJsonSchema  # noqa: TC002  # as above
 
 from kinesis_assets.dagster.settings.catalog_settings import (
     CatalogSettings,
+    Connection,
     RegisteredTable,
     catalog_of,
     catalog_schema,
@@ -22,6 +23,9 @@ from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, map_
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.format import RawFormat
     from kinesis_assets.table.format import TableFormat as OpenFormat
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
@@ -76,12 +80,9 @@ class IcebergCatalogSettings(CatalogSettings):
             raise InvalidInput(
                 "uri: has a password; give it in the environment, such as PGPASSWORD of PostgreSQL"
             )
-        refused = [name for name in ("region_name", "role_arn", "external_id") if getattr(self, name)]
-        if refused:
-            raise InvalidInput(
-                f"{refused[0]}: only of an entry of a Delta table; give properties of pyiceberg for Glue, "
-                "such as glue.region"
-            )
+        refused = [name for name in Connection._fields if getattr(self, name) is not None]
+        if refused and self.type != "glue":
+            raise InvalidInput(f"{refused[0]}: only of a catalog of the type glue")
         return self
 
 
@@ -95,6 +96,8 @@ def _check_iceberg(catalog: Mapping[str, str]) -> tuple[IcebergCatalogSettings, 
     for name in filter(_SECRET.fullmatch, properties):
         variable = f"PYICEBERG_CATALOG__KINESIS_ASSETS__{_in_variable(name)}"
         raise InvalidInput(f"catalog: {name}: a secret; give it in the environment, such as {variable}")
+    if "glue.region" in properties:
+        raise InvalidInput("catalog: glue.region: give the region as region_name")
     named: dict[str, Any] = {name: value for name, value in catalog.items() if name not in properties}
     for name in ("uri", "warehouse", "glue.id", "rest.signing-name"):
         if _S3_TABLES.search(str(catalog.get(name, ""))):
@@ -175,8 +178,9 @@ class RawTableFormat(RegisteredTable):
         default={},
         description="Of a Delta table, where it is registered in the AWS Glue Data Catalog: a map with "
         "database, and perhaps name, region_name, role_arn and external_id, see docs/catalog.md. By default "
-        "it is not. Of an Iceberg table, its catalog: a map with type, database, and perhaps uri, name, "
-        "warehouse, catalog_name and properties of pyiceberg, see docs/iceberg.md.",
+        "it is not. Of an Iceberg table, its catalog: a map with type, database, and perhaps name, uri, "
+        "warehouse, catalog_name and properties of pyiceberg, and of the type glue region_name, role_arn and "
+        "external_id, see docs/iceberg.md.",
         examples=[{"database": "lake"}],
     )
     keep_snapshots: int = Field(
@@ -225,15 +229,22 @@ class RawTableFormat(RegisteredTable):
         """Where a Delta table is registered, see `catalog_of`. An Iceberg table is in its catalog anyway."""
         return self.catalog if self.format == "delta" else {}
 
-    def format_of(self, asset: str) -> RawFormat | None:
-        """Return what opens the table in its format; None for Delta Lake. The argument is as below."""
-        return None if self.format == "delta" else partial(_iceberg_format, self, asset)
+    def format_of(
+        self, asset: str, glue_settings: Callable[[Connection], ClientSettings]
+    ) -> RawFormat | None:
+        """Return what opens the table in its format; None for Delta Lake. The arguments are as below."""
+        if self.format == "delta":
+            return None
+        return partial(_iceberg_format, self, asset, glue_settings)
 
-    def iceberg_catalog(self, asset: str) -> IcebergCatalog:
+    def iceberg_catalog(
+        self, asset: str, glue_settings: Callable[[Connection], ClientSettings]
+    ) -> IcebergCatalog:
         """Return the catalog of an Iceberg table.
 
         Args:
             asset: The last part of the asset key, which is the table's name by default.
+            glue_settings: Returns how AWS Glue is called, see `OpenStream.glue_settings`.
         """
         from kinesis_assets.table.iceberg.catalog import IcebergCatalog  # noqa: PLC0415  # loads pyiceberg
 
@@ -246,12 +257,18 @@ class RawTableFormat(RegisteredTable):
             warehouse=settings.warehouse,
             catalog_name=settings.catalog_name,
             properties=properties,
+            glue=glue_settings(settings.connection),
             snapshots_kept=self.keep_snapshots,
             snapshot_hours=self.keep_snapshot_hours,
         )
 
 
-def _iceberg_format(settings: RawTableFormat, asset: str, table: TableFiles) -> OpenFormat:
+def _iceberg_format(
+    settings: RawTableFormat,
+    asset: str,
+    glue_settings: Callable[[Connection], ClientSettings],
+    table: TableFiles,
+) -> OpenFormat:
     from kinesis_assets.table.iceberg.raw_table import IcebergFormat  # noqa: PLC0415  # loads pyiceberg
 
-    return IcebergFormat(table, settings.iceberg_catalog(asset))
+    return IcebergFormat(table, settings.iceberg_catalog(asset, glue_settings))

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pyiceberg.catalog import load_catalog
 
 from kinesis_assets.errors import InvalidInput, RoleNotAssumed, TableUnreachable, reason_of
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.store.suitability import not_writable
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class IcebergCatalog:
         uri: The address of the catalog: a database URL of SQLAlchemy, or the URL of a REST catalog.
         warehouse: The warehouse, if the catalog needs one.
         properties: Further properties of the catalog, as in pyiceberg.
+        glue: The region, the profile and the role with which AWS Glue is called.
         catalog_name: The name of the catalog, which a SQL catalog stores: all its clients must use the same.
         snapshots_kept: How many snapshots of the table are kept at least, the newest ones.
         snapshot_hours: For how many hours others are kept.
@@ -45,6 +47,7 @@ class IcebergCatalog:
     uri: str | None = None
     warehouse: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    glue: ClientSettings = field(default_factory=ClientSettings)
     catalog_name: str = "kinesis-assets"
     snapshots_kept: int = 50
     snapshot_hours: float = 0.0
@@ -54,15 +57,18 @@ class IcebergCatalog:
         """The name of the table in the catalog."""
         return (*self.namespace.split("."), self.name)
 
-    def open(self, folder: TableFolder) -> Catalog:
-        """Return a client of the catalog, with the credentials that the role of a table has now.
+    def access(self, folder: TableFolder) -> dict[str, str]:
+        """Return the properties of pyiceberg with which a table's files and AWS Glue are reached now.
 
         Raises:
-            RoleNotAssumed: The role cannot be assumed.
+            RoleNotAssumed: A role cannot be assumed.
         """
+        return _store_properties(folder) | (_glue_properties(self.glue) if self.type == "glue" else {})
+
+    def open(self, access: Mapping[str, str]) -> Catalog:
+        """Return a client of the catalog. The argument is what `access` returns."""
         settings = {"type": self.type, "uri": self.uri, "warehouse": self.warehouse}
-        named = {name: value for name, value in settings.items() if value is not None}
-        properties = {**named, **store_properties(folder), **self.properties}
+        properties = {**_given(settings), **access, **self.properties}
         if self.type != "sql":
             return load_catalog(self.catalog_name, **properties)
         from sqlalchemy.exc import DBAPIError  # noqa: PLC0415  # only a SQL catalog needs it
@@ -73,25 +79,38 @@ class IcebergCatalog:
             return load_catalog(self.catalog_name, **properties)
 
 
-def store_properties(folder: TableFolder) -> dict[str, str]:
-    """Return the properties with which pyiceberg reads and writes a table's files, as Arrow does.
-
-    Raises:
-        RoleNotAssumed: The role cannot be assumed.
-    """
+def _store_properties(folder: TableFolder) -> dict[str, str]:
+    """Return the properties with which pyiceberg reads and writes a table's files, as Arrow does."""
     if folder.bucket is None:
         return {}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    options = folder.storage_options() or {}
-    found = {
-        "s3.endpoint": endpoint,
-        "s3.region": region,
-        "s3.access-key-id": options.get("AWS_ACCESS_KEY_ID"),
-        "s3.secret-access-key": options.get("AWS_SECRET_ACCESS_KEY"),
-        "s3.session-token": options.get("AWS_SESSION_TOKEN"),
+    found = {"s3.endpoint": endpoint, "s3.region": region, **_keys("s3", folder.storage_options())}
+    return _given(found)
+
+
+def _glue_properties(settings: ClientSettings) -> dict[str, str]:
+    """Return the properties with which pyiceberg calls AWS Glue, as `sdk.sdk_client` does."""
+    region = settings.region_name or os.environ.get("AWS_REGION")
+    if settings.role is None:
+        return _given({"glue.region": region, "glue.profile-name": settings.profile_name})
+    from kinesis_assets.table.store.role_store import options_of  # noqa: PLC0415  # only roles need it
+
+    return _given({"glue.region": region, **_keys("glue", options_of(settings.role))})
+
+
+def _keys(service: str, options: Mapping[str, str] | None) -> dict[str, str | None]:
+    """Return the properties with the credentials that the options of delta-rs have."""
+    found = options or {}
+    return {
+        f"{service}.access-key-id": found.get("AWS_ACCESS_KEY_ID"),
+        f"{service}.secret-access-key": found.get("AWS_SECRET_ACCESS_KEY"),
+        f"{service}.session-token": found.get("AWS_SESSION_TOKEN"),
     }
-    return {name: value for name, value in found.items() if value is not None}
+
+
+def _given(properties: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if value is not None}
 
 
 def location_of(folder: TableFolder) -> str:

@@ -50,7 +50,6 @@ from kinesis_assets.table.iceberg.catalog import (
     iceberg_errors,
     location_of,
     relative,
-    store_properties,
 )
 from kinesis_assets.table.iceberg.columns import PARTITIONING, PROPERTIES, READ_SCHEMA, SCHEMA, difference
 from kinesis_assets.table.iceberg.manifests import (
@@ -506,10 +505,10 @@ class IcebergFormat(TableFormat):
                 return  # another process has created it
 
     def _client(self) -> Catalog:
-        """Return the client of the catalog. It is replaced when the credentials of the role are refreshed."""
-        store = store_properties(self._table.folder)
-        if self._opened is None or self._opened[0] != store:
-            self._opened = store, self._catalog.open(self._table.folder)
+        """Return the client of the catalog. It is replaced when the credentials of a role are refreshed."""
+        access = self._catalog.access(self._table.folder)
+        if self._opened is None or self._opened[0] != access:
+            self._opened = access, self._catalog.open(access)
         return self._opened[1]
 
     def _check(self, metadata: TableMetadata) -> None:

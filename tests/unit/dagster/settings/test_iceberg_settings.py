@@ -6,12 +6,17 @@ import pytest
 
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.settings import ClientSettings
 
 REST = {"type": "rest", "uri": "https://catalog.example/api", "database": "lake"}
 
 
 def settings(**given):
     return StreamSettings("clicks", table="/lake/clicks", **{"format": "iceberg", "catalog": REST} | given)
+
+
+def opened(**given):
+    return settings(**given).iceberg_catalog("clicks_raw", lambda _: ClientSettings())
 
 
 def test_a_catalog_has_the_settings_of_pyiceberg():
@@ -23,7 +28,7 @@ def test_a_catalog_has_the_settings_of_pyiceberg():
         "s3.endpoint": "https://s3.example",
         "scope": "lake",
     }
-    found = settings(catalog=catalog, keep_snapshots=7, keep_snapshot_hours=2).iceberg_catalog("clicks_raw")
+    found = opened(catalog=catalog, keep_snapshots=7, keep_snapshot_hours=2)
     assert found.identifier == ("lake", "events")
     assert (found.type, found.uri, found.warehouse, found.catalog_name) == (
         "rest",
@@ -36,7 +41,21 @@ def test_a_catalog_has_the_settings_of_pyiceberg():
 
 
 def test_a_table_is_named_like_its_asset_by_default():
-    assert settings().iceberg_catalog("clicks_raw").name == "clicks_raw"
+    assert opened().name == "clicks_raw"
+
+
+def test_glue_is_called_as_the_catalog_says():
+    role = "arn:aws:iam::111122223333:role/catalog-writer"
+    glue = {"type": "glue", "database": "lake", "region_name": "eu-central-1", "role_arn": role}
+    connections = []
+
+    def glue_settings(connection):
+        connections.append(connection)
+        return ClientSettings(connection.region_name)
+
+    found = settings(catalog=glue).iceberg_catalog("clicks_raw", glue_settings)
+    assert connections == [("eu-central-1", role, None)]
+    assert found.glue == ClientSettings("eu-central-1")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +67,11 @@ def test_a_table_is_named_like_its_asset_by_default():
         ({"catalog": {"type": "rest", "database": "lake"}}, "uri: a catalog of the type rest needs one"),
         ({"catalog": {**REST, "type": "glue"}}, "uri: a catalog of the type glue has none"),
         ({"catalog": {**REST, "databse": "lake"}}, "databse"),
-        ({"catalog": {**REST, "role_arn": "arn:aws:iam::111122223333:role/r"}}, "role_arn: only of an entry"),
+        (
+            {"catalog": {**REST, "role_arn": "arn:aws:iam::111122223333:role/r"}},
+            "role_arn: only of a catalog",
+        ),
+        ({"catalog": {"type": "glue", "database": "lake", "glue.region": "eu-west-1"}}, "as region_name"),
         ({"format": "delta"}, "catalog: type: only with format: iceberg"),
         (
             {"format": "delta", "catalog": {}, "keep_snapshots": 7},

@@ -11,7 +11,6 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 
 from kinesis_assets.table.iceberg.catalog import create_namespace
-from kinesis_assets.table.store.storage import TableFolder
 from support.formats import sqlite_catalog
 
 
@@ -40,19 +39,19 @@ def test_a_new_sql_catalog_is_opened_by_two_processes_at_once(tmp_path):
         other.close()
 
     with before("CREATE TABLE iceberg_tables", create_first):
-        opened = sqlite_catalog(tmp_path).open(TableFolder.at(str(tmp_path / "table")))
+        opened = sqlite_catalog(tmp_path).open({})
     assert opened.list_namespaces() == []
 
 
 def test_a_namespace_is_created_by_two_processes_at_once(tmp_path):
-    catalog, other = (sqlite_catalog(tmp_path).open(TableFolder.at(str(tmp_path / "table"))) for _ in "12")
+    catalog, other = (sqlite_catalog(tmp_path).open({}) for _ in "12")
     with before("INSERT INTO iceberg_namespace", lambda _: other.create_namespace(("lake",))):
         create_namespace(catalog, ("lake",))
     assert catalog.list_namespaces() == [("lake",)]
 
 
 def test_a_namespace_that_cannot_be_created_is_an_error(tmp_path):
-    catalog = sqlite_catalog(tmp_path).open(TableFolder.at(str(tmp_path / "table")))
+    catalog = sqlite_catalog(tmp_path).open({})
     with catalog.engine.begin() as connection:
         connection.exec_driver_sql(
             "CREATE TRIGGER refuse BEFORE INSERT ON iceberg_namespace_properties "
