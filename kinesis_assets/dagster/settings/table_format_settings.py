@@ -156,13 +156,18 @@ def entry_of(catalog: Mapping[str, str], place: Place, asset: str) -> tuple[obje
     """
     if "type" in catalog:
         iceberg, properties = _check_iceberg(catalog)
-        stored = iceberg.catalog_name if iceberg.type == "sql" else None
-        address = (iceberg.type, iceberg.uri, iceberg.warehouse, stored, *sorted(properties.items()))
-        return (*address, iceberg.database, iceberg.name_of(asset))
-    if (settings := catalog_of(catalog)) is None:
+        if iceberg.type != "glue":
+            stored = iceberg.catalog_name if iceberg.type == "sql" else None
+            address = (iceberg.type, iceberg.uri, iceberg.warehouse, stored, *sorted(properties.items()))
+            return (*address, iceberg.database, iceberg.name_of(asset))
+        settings: CatalogSettings | None = iceberg
+    else:
+        settings, properties = catalog_of(catalog), {}
+    if settings is None:
         return None
     region, role = settings.region_name or place.region_name, settings.role_arn or place.role_arn
-    return (region, role, place.profile_name, settings.database, settings.name_of(asset))
+    address = (region, role, place.profile_name, properties.get("glue.id"), properties.get("glue.endpoint"))
+    return (*address, settings.database, settings.name_of(asset))
 
 
 class RawTableFormat(RegisteredTable):

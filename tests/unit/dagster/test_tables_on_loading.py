@@ -157,6 +157,25 @@ def test_two_derived_tables_with_one_entry_in_the_data_catalog_are_refused():
     load(assets[0], derived("second", "b", catalog={**GLUE, "database": "other"}), clicks="clicks")
 
 
+@pytest.mark.parametrize("settings", [{}, {"region_name": "eu-west-1"}])
+def test_an_iceberg_table_in_glue_and_a_registered_table_with_one_name_are_refused(settings):
+    catalog = {"type": "glue", **GLUE, **settings}
+    stream = build_kinesis_stream(
+        "clicks", table="clicks", region_name="eu-west-1", format="iceberg", catalog=catalog
+    )
+
+    def load(**others):
+        first = derived("first", "a", catalog={**GLUE, **others})
+        dg.Definitions.merge(stream, dg.Definitions(assets=[first])).get_repository_def()
+
+    with pytest.raises(
+        InvalidInput, match=r"first and kinesis/clicks_raw have the same entry lake\.orders\."
+    ):
+        load()
+    load(region_name="us-east-1")
+    load(database="other")
+
+
 def streams(*regions: str, **settings: Any) -> dg.Definitions:
     """Return a stream in each of some regions, of the same name."""
     each = [
