@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable, reason_of
+from kinesis_assets.errors import (
+    RoleNotAssumed,
+    TableMissing,
+    TableUnreachable,
+    TableUnsuitable,
+    reason_of,
+)
 from kinesis_assets.retry import Backoff
+from kinesis_assets.table.store.storage import has_metadata_of
 from kinesis_assets.table.store.suitability import check_conditional_puts, not_writable
 
 if TYPE_CHECKING:
@@ -28,6 +35,12 @@ _Opened = TypeVar("_Opened")
 
 _ERRORS = (DeltaError, OSError, RoleNotAssumed)
 """The errors of delta-rs, and of the credentials that it needs."""
+
+_IS_ICEBERG = (
+    "is an Iceberg table, of which only its catalog knows the newest version; nothing was changed. A stream "
+    "needs format: iceberg and its catalog, or another folder. read_table and new_rows do not read it: use "
+    "pyiceberg or Spark, or a table that is derived from it"
+)
 
 _CREATIONS = 5
 """How often to try to create a table that cannot be opened."""
@@ -46,11 +59,14 @@ def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") ->
     Raises:
         TableMissing: The table does not exist.
         TableUnreachable: The table's log cannot be read.
+        TableUnsuitable: It is an Iceberg table.
     """
     with delta_errors(uri, "opened"):
         try:
             return DeltaTable(folder.uri, storage_options=folder.storage_options())
         except TableNotFoundError as error:
+            if has_metadata_of("iceberg", folder.open()):
+                raise TableUnsuitable(uri, _IS_ICEBERG) from None
             raise TableMissing(uri, f"there is no table; {creator} creates it") from error
 
 

@@ -72,6 +72,7 @@ from kinesis_assets.table.iceberg.versions import (
 from kinesis_assets.table.log.entries import LogEntry, Rewrite
 from kinesis_assets.table.ownership import OWNER, is_application
 from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.store.storage import has_metadata_of
 from kinesis_assets.table.stored_table import TableTotals
 
 if TYPE_CHECKING:
@@ -464,6 +465,12 @@ class IcebergFormat(TableFormat):
             try:
                 found = self._client().load_table(self._catalog.identifier)
             except (NoSuchTableError, NoSuchNamespaceError) as error:
+                if has_metadata_of("delta", self._table.files):
+                    raise TableUnsuitable(
+                        uri,
+                        "is a Delta table, and the format of a table cannot be changed; nothing was changed. "
+                        "Use another folder, and start it where this table ends",
+                    ) from None
                 name = ".".join(self._catalog.identifier)
                 raise TableMissing(
                     uri, f"the catalog has no table {name}; the first run creates it"

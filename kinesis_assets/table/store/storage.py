@@ -26,6 +26,9 @@ _FILE = "file://"
 ICEBERG_METADATA = "metadata/"
 """The folder of the metadata of an Iceberg table, in that of the table."""
 
+_METADATA = {"delta": ("_delta_log", ".json"), "iceberg": ("metadata", ".metadata.json")}
+"""The folder with the metadata of a table, and how the name of one of its files ends."""
+
 _AS_ONE_REQUEST = "allow_delayed_open=true"
 """Arrow's option to put a file of less than 10 MB with one request to S3. Without it, each file is a
 multipart upload, which takes three."""
@@ -184,6 +187,16 @@ def files_below(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
 def data_files_in(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
     """Return the data files in a table's folder and its subfolders, whether or not the log names them."""
     return [info for info in files_below(filesystem) if not info.path.startswith(ICEBERG_METADATA)]
+
+
+def has_metadata_of(format_: str, files: pyarrow.fs.FileSystem) -> bool:
+    """Return whether the folder of a table has the metadata of one in a format, "delta" or "iceberg".
+
+    Raises:
+        OSError: The folder cannot be listed.
+    """
+    folder, ending = _METADATA[format_]
+    return any(info.path.endswith(ending) for info in files_in(files, folder))
 
 
 def is_missing(files: pyarrow.fs.FileSystem, path: str) -> bool:

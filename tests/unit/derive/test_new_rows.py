@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets import Cursor, new_rows
+from kinesis_assets import Cursor, new_rows, read_table
 from kinesis_assets.derive.cursor import Records, Selection
 from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.source_tables import RawSource, open_source
@@ -34,6 +35,7 @@ from support.derived import maintain_table
 from support.formats import append, iceberg_of, table_of
 from support.iceberg.foreign import expire_all_but_current
 from support.single_task import land_as_in_spark
+from support.timing import WRITING
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +43,14 @@ pytestmark = pytest.mark.slow
 def land(bench, *items):
     bench.put(*items)
     bench.run()
+
+
+@pytest.mark.parametrize("read", [new_rows, partial(read_table, None)], ids=["new_rows", "read_table"])
+def test_a_raw_iceberg_table_is_refused_with_what_reads_it(tmp_path, read):
+    table = table_of("iceberg", str(tmp_path / "table"), WRITING)
+    table.create_if_missing()
+    with pytest.raises(TableUnsuitable, match=r"do not read it: use pyiceberg or Spark"):
+        read(table.uri)
 
 
 def items(bench, rows):

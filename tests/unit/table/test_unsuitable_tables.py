@@ -11,6 +11,8 @@ from deltalake import DeltaTable, Schema
 from kinesis_assets.errors import TableMissing, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 from support.attempts import Attempt, freeze_all, rows_by_shard, shards
+from support.formats import FORMATS, table_of
+from support.timing import WRITING
 
 
 def test_a_table_with_another_schema_is_unsuitable(table):
@@ -44,6 +46,17 @@ def test_additional_columns_are_kept(table):
     frozen = freeze_all(table, shards("a"))
     Attempt(table, frozen, {"a": 2}).commit()
     assert rows_by_shard(table) == {"a": [1, 2]}
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_table_of_another_format_is_refused_and_left_as_it_is(tmp_path, format_):
+    uri = str(tmp_path / "table")
+    freeze_all(table_of(format_, uri, WRITING), shards("a"))
+    (other,) = {*FORMATS} - {format_}
+    before = {*tmp_path.rglob("*")}
+    with pytest.raises(TableUnsuitable, match=rf"is an? {format_.capitalize()} table"):
+        table_of(other, uri, WRITING, name="other").create_if_missing()
+    assert {*Path(uri).rglob("*")} <= before
 
 
 def test_a_missing_table_raises_table_missing(table):
