@@ -77,11 +77,13 @@ class FileLayout:
         return replace(self, open_files=number, row_group_bytes=size)
 
 
+FIELD_ID = b"PARQUET:field_id"
+"""The metadata of a field of an Arrow schema with the id of a column in Parquet."""
+
+
 def with_field_ids(schema: pa.Schema) -> pa.Schema:
     """Return the schema of a file with the ids of its columns, see `FIELD_IDS`."""
-    return pa.schema(
-        [field.with_metadata({"PARQUET:field_id": str(FIELD_IDS[field.name])}) for field in schema]
-    )
+    return pa.schema([field.with_metadata({FIELD_ID: str(FIELD_IDS[field.name])}) for field in schema])
 
 
 class DataFileWriter:

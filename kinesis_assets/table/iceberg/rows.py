@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 
-from kinesis_assets.errors import TableUnreachable
+from kinesis_assets.errors import TableUnreachable, TableUnsuitable
 from kinesis_assets.table.data_file import (
     DICTIONARIES,
     FIELD_IDS,
@@ -20,7 +20,7 @@ from kinesis_assets.table.data_file import (
     REWRITTEN_FILES,
     STATISTICS,
 )
-from kinesis_assets.table.data_file_writer import with_field_ids
+from kinesis_assets.table.data_file_writer import FIELD_ID, with_field_ids
 from kinesis_assets.table.iceberg.columns import TYPES
 from kinesis_assets.table.iceberg.manifests import described
 from kinesis_assets.table.snapshot import NewestRow
@@ -38,24 +38,46 @@ if TYPE_CHECKING:
 _KEYS = ["stream", "shard_id", "sequence_number", "sub_sequence_number", "approximate_arrival_timestamp"]
 _BATCH_ROWS = 16_384
 
+_OWN_COLUMNS = with_field_ids(FILE_SCHEMA)
 
-def _batches(
-    table: TableFiles, path: str, columns: Sequence[str] = FILE_SCHEMA.names
-) -> Iterator[pa.RecordBatch]:
+
+def _batches(table: TableFiles, path: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a data file.
+
+    Args:
+        columns: The columns that are read; None for all, also those that other programs have added.
 
     Raises:
         TableUnreachable: They cannot be read.
+        TableUnsuitable: All are read, and those of other programs have no ids.
     """
-    schema = pa.schema([FILE_SCHEMA.field(name) for name in columns])
     try:
         with table.files.open_input_file(path) as source:
             parquet = pq.ParquetFile(source)
+            schema = (
+                _all_columns(table.uri, path, parquet.schema_arrow)
+                if columns is None
+                else pa.schema([_OWN_COLUMNS.field(name) for name in columns])
+            )
             for group in range(parquet.num_row_groups):  # reading all of them would read ahead
-                for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=list(columns)):
-                    yield batch.select(columns).cast(schema)
+                for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=columns):
+                    yield batch.select(schema.names).cast(schema)
     except (OSError, pa.ArrowException) as error:
         raise TableUnreachable(table.uri, f"its rows cannot be read: {error}") from None
+
+
+def _all_columns(uri: str, path: str, found: pa.Schema) -> pa.Schema:
+    """Return the columns of a file: its own ones, and as they are those that other programs have added."""
+    others = [field for field in found if field.name not in FIELD_IDS]
+    without = [field.name for field in others if FIELD_ID not in (field.metadata or {})]
+    if without:
+        raise TableUnsuitable(
+            uri,
+            f"its file {path}, which another program added, has the columns {', '.join(without)} without the "
+            "ids of Iceberg, so their values would be lost; nothing was changed. Write the file again with "
+            "rewrite_data_files of Spark",
+        )
+    return pa.schema([*_OWN_COLUMNS, *others])
 
 
 def count_rows(table: TableFiles, files: Iterable[FileStats], predicate: RowPredicate) -> dict[str, int]:
@@ -123,7 +145,10 @@ class Rewritten:
 def rewrite(
     table: TableFiles, location: str, files: Iterable[FileStats], predicate: RowPredicate
 ) -> Rewritten:
-    """Write the files with rows that match a predicate again, without these rows. No file is deleted."""
+    """Write the files with rows that match a predicate again, without these rows. No file is deleted.
+
+    Columns that other programs have added stay. Raises as `_batches`.
+    """
     found = Rewritten()
     for file in filter(predicate.may_include, files):
         deleted = sum(predicate.matches(batch).true_count for batch in _batches(table, file.path, _KEYS))
@@ -137,7 +162,7 @@ def rewrite(
 
 def _copy(table: TableFiles, location: str, file: FileStats, predicate: RowPredicate) -> list[IcebergFile]:
     with _NewFiles(table, location, file.arrival_date.isoformat()) as files:
-        for batch in _batches(table, file.path):
+        for batch in _batches(table, file.path, None):
             files.write(batch.filter(pc.invert(predicate.matches(batch))))
     return files.written
 
@@ -150,7 +175,7 @@ def merge(table: TableFiles, location: str, arrival_date: str, paths: Iterable[s
     """
     with _NewFiles(table, location, arrival_date) as files:
         for path in paths:
-            for batch in _batches(table, path):
+            for batch in _batches(table, path, _OWN_COLUMNS.names):
                 files.write(batch)
     return files.written
 
@@ -193,10 +218,10 @@ class _NewFiles:
 
     def _write_pending(self) -> None:
         """Write the pending rows as a row group."""
-        rows = pa.Table.from_batches(self._pending, FILE_SCHEMA)
-        self._pending, self._pending_bytes = [], 0
-        if rows.num_rows:
-            self._open = self._open or _NewFile(self._table, self._arrival_date)
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if any(batch.num_rows for batch in pending):
+            rows = pa.Table.from_batches(pending)
+            self._open = self._open or _NewFile(self._table, self._arrival_date, rows.schema)
             self._open.write(rows)
 
     def _complete(self) -> None:
@@ -208,7 +233,7 @@ class _NewFiles:
 class _NewFile:
     """A file that is being written."""
 
-    def __init__(self, table: TableFiles, arrival_date: str) -> None:
+    def __init__(self, table: TableFiles, arrival_date: str, schema: pa.Schema) -> None:
         name = f"rewritten-{uuid4().hex}.{REWRITTEN_FILES.name}.parquet"
         self._path = f"arrival_date={arrival_date}/{name}"
         self._arrival_date = arrival_date
@@ -217,7 +242,7 @@ class _NewFile:
         self.sink = write_new(table.files, self._path)
         self._writer = pq.ParquetWriter(
             self.sink,
-            with_field_ids(FILE_SCHEMA),
+            schema,
             compression=REWRITTEN_FILES.codec,
             compression_level=REWRITTEN_FILES.level,
             use_dictionary=DICTIONARIES,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.types import ListType, NestedField, StringType, StructType
 
 from kinesis_assets.errors import CommitOvertaken, TableRewritten, TableUnsuitable
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
@@ -29,7 +31,8 @@ from support.attempts import (
     rows_by_shard,
     shards,
 )
-from support.formats import append, delete, iceberg_of, restore, table_of
+from support.formats import append, delete, iceberg_of, restore, rows_of, table_of
+from support.iceberg.foreign import add_column
 from support.timing import WRITING
 
 pytestmark = pytest.mark.usefixtures("frozen")
@@ -308,6 +311,36 @@ def test_rows_are_removed_with_the_positions_that_are_set_back(table, frozen):
         == 2
     )
     assert table.snapshot().data_files() == []
+
+
+PLACES = ListType(1, StructType(NestedField(2, "city", StringType(), required=False)), element_required=False)
+
+
+def test_values_of_columns_that_others_have_added_stay_when_rows_are_removed(table):
+    add_column(iceberg_of(table), "note", StringType())
+    add_column(iceberg_of(table), "places", PLACES)
+    kept = row("a", 5) | {"note": "kept", "places": [{"city": "Rome"}, None]}
+    append(table, [kept, row("a", 9) | {"note": "removed"}])
+    after = RowsAfter(STREAM.name, {"a": at("6")})
+    assert table.snapshot().remove(after, identity=STREAM, amendment=None, positions=None) == 1
+    (found,) = rows_of(table, ["sequence_number", "data", "note", "places"]).to_pylist()
+    assert found == {name: kept[name] for name in found}
+
+
+def test_rows_are_not_removed_from_a_file_with_columns_of_others_without_ids(table):
+    add_column(iceberg_of(table), "note", StringType())
+    append(table, [row("a", 5) | {"note": "kept"}, row("a", 9)])
+    (file,) = table.snapshot().data_files()
+    with_ids, without = Path(table.uri, file.path), Path(table.uri, "added.parquet")
+    rows = pq.read_table(with_ids)
+    fields = [field.remove_metadata() for field in rows.schema]
+    pq.write_table(pa.table(rows.columns, schema=pa.schema(fields)), without)
+    delete(table, "shard_id = 'a'")
+    iceberg_of(table).add_files([f"file://{without}"])
+    after = RowsAfter(STREAM.name, {"a": at("6")})
+    with pytest.raises(TableUnsuitable, match=r"added\.parquet.* note without the ids"):
+        table.snapshot().remove(after, identity=STREAM, amendment=None, positions=None)
+    assert rows_by_shard(table) == {"a": [5, 9]}
 
 
 def test_files_have_field_ids_and_statistics_by_which_readers_skip_them(table):
