@@ -11,10 +11,9 @@ import yaml
 
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.kinesis.settings import ClientSettings
-from support import readers
 from support.attempts import Attempt, freeze_all, shards
 from support.formats import FORMATS, iceberg_of, table_of
-from support.iceberg import table_readers
+from support.readers import query
 from support.timing import WRITING
 
 PAGE = (Path(__file__).parents[2] / "docs" / "iceberg.md").read_text()
@@ -38,12 +37,9 @@ def test_the_sql_reads_the_raw_table(tmp_path: Path, format_: str) -> None:
     table = table_of(format_, str(tmp_path / "clicks"), WRITING)
     frozen = freeze_all(table, shards("a", "b"))
     Attempt(table, frozen, {"a": 3, "b": 2}).commit()
-    if format_ == "delta":
-        duck, scan = readers.duck(), f"delta_scan('{table.uri}')"
-    else:
-        duck, scan = table_readers.duck(), f"iceberg_scan('{iceberg_of(table).metadata_location}')"
+    location = table.uri if format_ == "delta" else iceberg_of(table).metadata_location
     (sql,) = blocks("sql")
-    cursor = duck.cursor()
-    cursor.execute("CREATE SCHEMA IF NOT EXISTS lake")
-    cursor.execute(f"CREATE OR REPLACE VIEW lake.clicks_raw AS SELECT * FROM {scan}")  # noqa: S608  # of the test
-    assert cursor.execute(sql).fetchall() == [(date(2026, 2, 2), "a", 3), (date(2026, 2, 2), "b", 2)]
+    assert query(sql, clicks_raw=f"{format_}_scan('{location}')") == [
+        (date(2026, 2, 2), "a", 3),
+        (date(2026, 2, 2), "b", 2),
+    ]

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROJECT = Path(kinesis_assets.__file__).parents[1]
-PAGE = (PROJECT / "docs" / "tutorial.md").read_text()
+PAGE, _ = (PROJECT / "docs" / "tutorial.md").read_text().split("\n## 6. ")
+"""The page without its last section, which tests/docs/test_tutorial.py executes."""
 BLOCKS = re.findall(r'^```(\w*)(?: title="([^"\n]+)")?\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
 FILES = {path: text for _, path, text in BLOCKS if path}
 

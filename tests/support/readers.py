@@ -7,11 +7,11 @@ import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import duckdb_extension_delta
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,12 +66,29 @@ class Filter:
 
 @cache
 def duck() -> duckdb.DuckDBPyConnection:
-    """Return DuckDB with its Delta extension."""
-    (extension,) = Path(duckdb_extension_delta.__path__[0]).glob("extensions/*/delta.duckdb_extension")
+    """Return DuckDB with its extensions for Delta and Iceberg, and the one for Avro that the latter needs."""
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    connection.load_extension(str(extension))
+    for name in ("delta", "avro", "iceberg"):
+        package = find_spec(f"duckdb_extension_{name}")
+        assert package is not None
+        assert package.origin is not None
+        (extension,) = Path(package.origin).parent.glob(f"extensions/*/{name}.duckdb_extension")
+        connection.load_extension(str(extension))
     connection.execute("SET TimeZone = 'UTC'")
     return connection
+
+
+def query(sql: str, **tables: str) -> list[tuple[Any, ...]]:
+    """Return the rows that DuckDB finds.
+
+    Args:
+        tables: The tables of the schema `lake`, by name: what each is a view of.
+    """
+    cursor = duck().cursor()
+    cursor.execute("CREATE SCHEMA IF NOT EXISTS lake")
+    for name, source in tables.items():
+        cursor.execute(f"CREATE OR REPLACE VIEW lake.{name} AS SELECT * FROM {source}")  # noqa: S608
+    return cursor.execute(sql).fetchall()
 
 
 def _with_duckdb(uri: str, columns: Sequence[str], condition: Filter) -> pa.Table:

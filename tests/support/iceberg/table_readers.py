@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import polars as pl
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, EqualTo, GreaterThanOrEqual, IsNull
 
 from support.iceberg.plain_values import plain
+from support.readers import duck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,21 +58,6 @@ READERS: Mapping[str, Callable[[Table, Sequence[str], Filter | None], Rows]] = {
     "Polars": _with_polars,
     "DuckDB": with_duckdb,
 }
-
-
-@cache
-def duck() -> duckdb.DuckDBPyConnection:
-    """Return DuckDB with its extension for Iceberg, and the one for Avro that this needs."""
-    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    for name in ("avro", "iceberg"):
-        package = find_spec(f"duckdb_extension_{name}")
-        assert package is not None
-        assert package.origin is not None
-        folder = Path(package.origin).parent
-        (extension,) = folder.glob(f"extensions/*/{name}.duckdb_extension")
-        connection.load_extension(str(extension))
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
 
 
 def found_by_all(
