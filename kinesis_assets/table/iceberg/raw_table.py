@@ -71,8 +71,9 @@ from kinesis_assets.table.iceberg.versions import (
 )
 from kinesis_assets.table.log.entries import LogEntry, Rewrite
 from kinesis_assets.table.ownership import OWNER, is_application
+from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.store.storage import has_metadata_of
+from kinesis_assets.table.store.storage import files_in, has_metadata_of
 from kinesis_assets.table.stored_table import TableTotals
 
 if TYPE_CHECKING:
@@ -479,18 +480,43 @@ class IcebergFormat(TableFormat):
         return IcebergSnapshot(self._table, found, self._catalog)
 
     def create(self, opened: Callable[[], TableSnapshot], owner: StreamIdentity | None) -> TableSnapshot:
-        """Open the table, or create an empty one, see `TableFormat`."""
+        """Open the table, or create an empty one, see `TableFormat`.
+
+        Raises:
+            TableUnsuitable: The folder is that of a table which the catalog does not have.
+        """
         failures = 0
         while True:
             try:
                 return opened()
             except TableMissing:
                 if failures == _CREATIONS:
+                    if self._has_positions():
+                        raise self._lost() from None
                     raise
             if failures:
                 self._table.clock.sleep(_BACKOFF.wait(failures))
             failures += 1
-            self._create(owner)
+            if not self._has_positions():  # or another process has just created the table
+                self._create(owner)
+
+    def _has_positions(self) -> bool:
+        """Return whether the folder has positions, which are written after the table was created."""
+        with iceberg_errors(self._table.uri, "opened"):
+            return bool(files_in(self._table.files, POSITIONS_FOLDER))
+
+    def _lost(self) -> TableUnsuitable:
+        """Return the error for a folder whose table the catalog does not have, or no longer.
+
+        A new table in it would be read from the start, and maintenance would delete the files of the old one.
+        """
+        return TableUnsuitable(
+            self._table.uri,
+            f"the catalog has no table {'.'.join(self._catalog.identifier)}, but the folder has the "
+            "positions and perhaps the rows of one, which was renamed or dropped, or is in another catalog; "
+            "nothing was changed. Correct the setting catalog, or register the newest file "
+            "metadata/*.metadata.json there. To start again without these rows, use another folder",
+        )
 
     def _create(self, owner: StreamIdentity | None) -> None:
         catalog, identifier = self._client(), self._catalog.identifier

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import ListType, NestedField, StringType, StructType
 
-from kinesis_assets.errors import CommitOvertaken, TableRewritten, TableUnsuitable
+from kinesis_assets.errors import CommitOvertaken, TableMissing, TableRewritten, TableUnsuitable
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.iceberg import raw_table
@@ -31,7 +31,7 @@ from support.attempts import (
     rows_by_shard,
     shards,
 )
-from support.formats import append, delete, iceberg_of, restore, rows_of, table_of
+from support.formats import append, delete, iceberg_of, reopened, restore, rows_of, table_of
 from support.iceberg.foreign import add_column
 from support.timing import WRITING
 
@@ -372,6 +372,32 @@ def test_totals_are_those_of_the_files(table):
 def test_a_catalog_entry_of_another_folder_is_refused(tmp_path):
     with pytest.raises(TableUnsuitable, match="Correct the setting table"):
         table_of("iceberg", str(tmp_path / "other"), WRITING).snapshot()
+
+
+def test_a_table_that_was_renamed_in_the_catalog_is_not_created_again(table):
+    commit_more(table, a=2)
+    catalog = iceberg_of(table).catalog
+    catalog.rename_table("lake.orders", "lake.renamed")
+    with pytest.raises(TableUnsuitable, match=r"no table lake\.orders, but .* positions"):
+        freeze_all(reopened(table), shards("a", "b"))
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table("lake.orders")
+    renamed = table_of("iceberg", table.uri, WRITING, name="renamed")
+    assert_rows_are_what_positions_say(renamed)
+    assert rows_by_shard(renamed) == {"a": [1, 2]}
+
+
+def test_a_table_whose_creation_by_another_process_is_seen_late_is_opened(table, frozen):
+    opened = table.snapshot
+    answers = [TableMissing(table.uri, "not seen yet"), TableMissing(table.uri, "not seen yet")]
+
+    def late():
+        if answers:
+            raise answers.pop()
+        return opened()
+
+    snapshot = table.format.create(late, STREAM)
+    assert snapshot.positions(STREAM) == frozen
 
 
 def test_a_table_with_other_columns_is_refused(table):
