@@ -358,7 +358,8 @@ class IcebergSnapshot(TableSnapshot):
                 "parent-snapshot-id": None if base is None else base.snapshot_id,
                 "sequence-number": number,
                 # Another machine's clock may be ahead, and no snapshot may be older than the one before it.
-                "timestamp-ms": max(int(self.table.clock.time() * 1000), self._metadata.last_updated_ms),
+                # If a commit has the time of the last change, pyiceberg replaces it by that of this machine.
+                "timestamp-ms": max(int(self.table.clock.time() * 1000), self._metadata.last_updated_ms + 1),
                 "manifest-list": manifests.list_of(base, number, following),
                 "summary": self._summary(pointers, added, removed, is_compaction=is_compaction),
                 "schema-id": table.schema().schema_id,

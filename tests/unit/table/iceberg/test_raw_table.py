@@ -284,6 +284,24 @@ def test_a_clock_that_is_behind_does_not_stop_commits(table):
     assert first <= second  # Iceberg's Java library refuses another order
 
 
+@pytest.mark.parametrize("seconds", [600, -600])
+def test_the_times_of_snapshots_rise_also_after_a_commit_by_a_clock_that_is_ahead(table, seconds):
+    """Iceberg's Java library reads no table whose times fall by a minute or more."""
+
+    class Wrong(type(MACHINE_CLOCK)):
+        def time(self):
+            return super().time() + seconds
+
+    right, wrong = table.policy, replace(table.policy, clock=Wrong())
+    for policy in (wrong, right, right):
+        table.policy = policy
+        commit_more(table, a=1)
+    metadata = iceberg_of(table).metadata
+    times = [*(each.timestamp_ms for each in metadata.snapshot_log), metadata.last_updated_ms]
+    assert times == sorted(times)
+    assert len({each.timestamp_ms for each in metadata.snapshots}) == 4  # or some would not expire
+
+
 def test_rows_are_removed_with_the_positions_that_are_set_back(table, frozen):
     commit_more(table, a=3, b=1)
     now = current_positions(table)
