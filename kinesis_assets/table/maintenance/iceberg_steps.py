@@ -5,6 +5,7 @@ Commits expire snapshots, but delete no files: readers may still use them.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitFailed, TableUnsuitable
@@ -93,8 +94,18 @@ def _opened(table: PositionedTable) -> IcebergSnapshot:
     return opened
 
 
+_VACUUMED = re.compile(
+    r"(?:arrival_date=[^/]*|data)/.*\.parquet"
+    r"|metadata/[^/]*\.(?:avro|metadata\.json(?:\.gz)?|parquet|puffin|stats)"
+)
+"""The files of Iceberg's writers, and of this package. Others in the folder may be those of another table, or
+the database of the catalog."""
+
+
 def vacuum(table: PositionedTable, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
     """Delete data files and metadata that are older than `VACUUM_RETENTION` and that no snapshot names.
+
+    Only files whose names are those of such files are deleted.
 
     Args:
         clock: The clock by which files are old, which is checked before.
@@ -104,7 +115,11 @@ def vacuum(table: PositionedTable, clock: AgreedClock, *, dry_run: bool) -> Iter
     """
     since = clock.now() - VACUUM_RETENTION
     # The folder is listed before the table is opened, which therefore names what is committed in between.
-    found = [info for info in files_below(table.files) if info.mtime is not None and info.mtime < since]
+    found = [
+        info
+        for info in files_below(table.files)
+        if _VACUUMED.fullmatch(info.path) and info.mtime is not None and info.mtime < since
+    ]
     named = _opened(table).named_paths()
     old = [info for info in found if info.path not in named]
     if not old:

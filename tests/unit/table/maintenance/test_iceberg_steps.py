@@ -82,6 +82,37 @@ def test_vacuum_deletes_old_files_that_no_snapshot_names(table):
     assert len(iceberg_of(table).inspect.snapshots()) == 2
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "catalog.db",  # as sqlite:////lake/orders/catalog.db names it
+        "orders_typed/part-1.parquet",
+        "orders_typed/_delta_log/00000000000000000000.json",
+        "orders_typed/metadata/v1.metadata.json",
+        "metadata/version-hint.text",
+    ],
+)
+def test_vacuum_keeps_files_that_are_not_of_the_table(table, path):
+    Path(table.uri, "metadata/lost.avro").write_bytes(b"x")
+    Path(table.uri, path).parent.mkdir(parents=True, exist_ok=True)
+    Path(table.uri, path).write_bytes(b"x")
+    make_old(table)
+    assert steps(table)["vacuum"].state is State.DONE
+    assert path in files(table)
+    assert "metadata/lost.avro" not in files(table)
+
+
+@pytest.mark.parametrize(
+    "path", ["data/approximate_arrival_timestamp_day=2026-02-02/x.parquet", "metadata/x.gz.metadata.json"]
+)
+def test_vacuum_deletes_files_of_other_writers_of_the_table(table, path):
+    Path(table.uri, path).parent.mkdir(parents=True, exist_ok=True)
+    Path(table.uri, path).write_bytes(b"x")
+    make_old(table)
+    assert steps(table)["vacuum"].state is State.DONE
+    assert path not in files(table)
+
+
 def test_vacuum_keeps_what_the_same_maintenance_removes_for_readers(table):
     make_old(table)
     small = {file.path for file in table.snapshot().data_files()}
