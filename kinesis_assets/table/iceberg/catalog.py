@@ -68,7 +68,7 @@ class IcebergCatalog:
     def open(self, access: Mapping[str, str]) -> Catalog:
         """Return a client of the catalog. The argument is what `access` returns."""
         settings = {"type": self.type, "uri": self.uri, "warehouse": self.warehouse}
-        properties = {**_given(settings), **access, **self.properties}
+        properties = {**_given(settings), **access, **self.properties, **_ALL_SNAPSHOTS}
         if self.type != "sql":
             return load_catalog(self.catalog_name, **properties)
         from sqlalchemy.exc import DBAPIError  # noqa: PLC0415  # only a SQL catalog needs it
@@ -77,6 +77,10 @@ class IcebergCatalog:
             return load_catalog(self.catalog_name, **properties)
         except DBAPIError:  # of two processes that open a new database, one creates the tables of the catalog
             return load_catalog(self.catalog_name, **properties)
+
+
+_ALL_SNAPSHOTS = {"snapshot-loading-mode": "all"}
+"""Each commit expires snapshots, and vacuum deletes files that no snapshot names, so all must be loaded."""
 
 
 def _store_properties(folder: TableFolder) -> dict[str, str]:

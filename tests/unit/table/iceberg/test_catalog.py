@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import event
@@ -59,3 +60,10 @@ def test_a_namespace_that_cannot_be_created_is_an_error(tmp_path):
         )
     with pytest.raises(IntegrityError, match="refused"):
         create_namespace(catalog, ("lake",))
+
+
+def test_all_snapshots_are_loaded_whatever_the_configuration_of_pyiceberg_says(tmp_path):
+    """Vacuum would delete the files of the others."""
+    catalog = replace(sqlite_catalog(tmp_path), properties={"snapshot-loading-mode": "refs"})
+    opened = catalog.open(TableFolder.at(str(tmp_path / "table")))
+    assert opened.properties["snapshot-loading-mode"] == "all"
