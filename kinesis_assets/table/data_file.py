@@ -289,6 +289,7 @@ class FileStats(msgspec.Struct, frozen=True):
         last_arrival: No row in the file arrived later.
         first_shard_id: No row in the file has a smaller shard id, compared as text.
         last_shard_id: No row in the file has a larger shard id, compared as text.
+        rows: Number of rows.
     """
 
     path: str
@@ -297,6 +298,7 @@ class FileStats(msgspec.Struct, frozen=True):
     last_arrival: datetime | None
     first_shard_id: str | None
     last_shard_id: str | None
+    rows: int | None = None
 
     def may_contain_arrivals(self, first: datetime, last: datetime | None) -> bool:
         """Return whether the file may have a row that arrived from `first` to `last`, both inclusive.

@@ -44,6 +44,9 @@ class RowPredicate(Protocol):
     def may_include(self, file: FileStats) -> bool:
         """Return whether a data file may have such rows."""
 
+    def includes_all(self, file: FileStats) -> bool:
+        """Return whether all rows of a data file are certainly such rows."""
+
     def matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether it is one, from its columns except the payload. No value is null."""
 
@@ -63,6 +66,11 @@ class RowsAfter:
     def may_include(self, file: FileStats) -> bool:
         """Return whether a data file may have such rows."""
         return any(map(file.may_contain_shard, self.places))
+
+    def includes_all(self, file: FileStats) -> bool:
+        """Return that this is not known without reading the rows."""
+        del file
+        return False
 
     def matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether it is one."""
@@ -84,6 +92,10 @@ class ArrivedBefore:
     def may_include(self, file: FileStats) -> bool:
         """Return whether a data file may have such rows."""
         return file.arrival_date < self.day
+
+    def includes_all(self, file: FileStats) -> bool:
+        """Return whether all rows of a data file are such rows."""
+        return self.may_include(file)
 
     def matches(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether it is one."""

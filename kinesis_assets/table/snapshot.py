@@ -292,6 +292,7 @@ class TableSnapshot(ReadableVersion):
                 last_arrival=file.greatest[arrival],
                 first_shard_id=file.smallest[shard],
                 last_shard_id=file.greatest[shard],
+                rows=file.rows,
             )
 
     def commit(

@@ -291,6 +291,15 @@ def test_rows_expire(table):
     assert iceberg_of(table).current_snapshot().summary.operation.value == "delete"
 
 
+def test_no_row_of_an_expired_day_is_read(table):
+    """That takes longer than commits of runs leave between them."""
+    for file in table.snapshot().data_files():
+        Path(table.uri, file.path).write_bytes(b"unreadable")
+    step = steps(table, retention_days=30)["expire"]
+    assert (step.state, step.rows, step.files) == (State.DONE, 4, 4)
+    assert table.snapshot().totals().rows == 0
+
+
 def test_operations_of_delta_are_refused(table):
     with pytest.raises(TableUnsuitable, match="not a Delta table"):
         DeltaOperations(table).set_properties({"delta.checkpointInterval": "10"})
