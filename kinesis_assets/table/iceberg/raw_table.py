@@ -475,7 +475,9 @@ class IcebergFormat(TableFormat):
                     ) from None
                 name = ".".join(self._catalog.identifier)
                 raise TableMissing(
-                    uri, f"the catalog has no table {name}; the first run creates it"
+                    uri,
+                    f"the catalog has no table {name}; the first run creates it, unless its folder is that "
+                    "of an older table",
                 ) from error
         self._check(found.metadata)
         return IcebergSnapshot(self._table, found, self._catalog)
