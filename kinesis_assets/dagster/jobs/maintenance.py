@@ -108,14 +108,15 @@ def _needed(opened: OpenStream, names: StreamNames, derived: Mapping[dg.AssetKey
         if consumption.upstream != names.raw_key:
             continue
         try:
-            newest = DerivedTable(consumption.table, role=opened.role).snapshot().newest
+            try:
+                newest = DerivedTable(consumption.table, role=opened.role).snapshot().newest
+            except TableMissing:
+                continue
             if newest is None:
                 continue
             source = RawSource(opened.table)  # afterwards, so that it has all it consumed
             found = first_unconsumed_date(source, newest.cursor)
-        except TableMissing:
-            continue
-        except TableError:
+        except TableError:  # also if the raw table seems to be missing, which one response does not prove
             found = date.min
         if found is not None:
             dates[key.to_user_string()] = found

@@ -14,10 +14,12 @@ from deltalake import DeltaTable
 from kinesis_assets import build_kinesis_stream, derived_table, new_rows
 from kinesis_assets.dagster.jobs.maintenance import STEPS, run_maintenance
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.derive import source_tables
 from kinesis_assets.errors import (
     CommitFailed,
     InvalidInput,
     MaintenanceFailed,
+    TableMissing,
     TableRewritten,
     TableUnsuitable,
 )
@@ -310,9 +312,9 @@ def test_a_job_that_is_executed_without_its_code_location_maintains_the_raw_tabl
     assert len(orders.active) == DEFAULT_LIMITS.small_files
 
 
-def test_it_waits_for_a_derived_table_that_has_not_consumed_rows(
-    make_project, stream, instance, empty_table, tmp_path
-):
+@pytest.fixture
+def expired(make_project, stream, instance, empty_table, tmp_path):
+    """Run the maintenance of old rows that a derived table has not consumed, and return its expiry."""
     table, identity = empty_table
     orders = PlainDerived(tmp_path / "orders", table.snapshot().delta.metadata().id)
     orders.append(cursor=new_rows(table.uri).cursor)
@@ -327,5 +329,19 @@ def test_it_waits_for_a_derived_table_that_has_not_consumed_rows(
         steps = list(run_maintenance(definitions, StreamNames(stream), instance, dry_run=False))
         return [(step["state"], step["rows"]) for step in steps if step["step"] == "expire"]
 
+    return expired
+
+
+def test_it_waits_for_a_derived_table_that_has_not_consumed_rows(expired):
     assert expired() == [("done", 0), ("left", 0)]
     assert expired(keep_unconsumed_days=1) == [("done", 2), ("left", 0)]
+
+
+def test_it_keeps_rows_if_the_raw_table_seems_to_be_missing_when_they_are_compared(expired, monkeypatch):
+    """A catalog of Iceberg tables, or a proxy in front of it, may answer once that there is no such table."""
+
+    def missing(table):
+        raise TableMissing(table.uri, "404")
+
+    monkeypatch.setattr(source_tables, "RawSource", missing)
+    assert expired() == [("done", 0), ("left", 0)]
