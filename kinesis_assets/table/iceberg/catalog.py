@@ -69,6 +69,10 @@ class IcebergCatalog:
         """Return a client of the catalog. The argument is what `access` returns."""
         settings = {"type": self.type, "uri": self.uri, "warehouse": self.warehouse}
         properties = {**_given(settings), **access, **self.properties, **_ALL_SNAPSHOTS}
+        if self.type == "rest":
+            from kinesis_assets.table.iceberg.rest_catalog import open_rest_catalog  # noqa: PLC0415  # as below
+
+            return open_rest_catalog(self.catalog_name, properties)
         if self.type != "sql":
             return load_catalog(self.catalog_name, **properties)
         from sqlalchemy.exc import DBAPIError  # noqa: PLC0415  # only a SQL catalog needs it

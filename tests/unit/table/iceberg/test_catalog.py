@@ -7,12 +7,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from requests import ReadTimeout
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 
-from kinesis_assets.table.iceberg.catalog import create_namespace
+from benchmarks.harness.waiting import SECONDS
+from kinesis_assets.table.iceberg import rest_catalog
+from kinesis_assets.table.iceberg.catalog import IcebergCatalog, create_namespace
+from kinesis_assets.table.store.storage import TableFolder
 from support.formats import sqlite_catalog
+from support.scripted_server import After, Response, ScriptedServer
 
 
 @contextmanager
@@ -67,3 +72,28 @@ def test_all_snapshots_are_loaded_whatever_the_configuration_of_pyiceberg_says(t
     catalog = replace(sqlite_catalog(tmp_path), properties={"snapshot-loading-mode": "refs"})
     opened = catalog.open(TableFolder.at(str(tmp_path / "table")))
     assert opened.properties["snapshot-loading-mode"] == "all"
+
+
+def test_a_rest_catalog_that_does_not_respond_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(rest_catalog, "TIMEOUTS", (SECONDS, 0.2))
+    with ScriptedServer(Response(b"", After.HOLD)) as server:
+        catalog = IcebergCatalog("rest", "lake", "orders", uri=f"http://{server.address}")
+        with pytest.raises(ReadTimeout):
+            catalog.open(TableFolder.at(str(tmp_path / "table")))
+
+
+def test_a_rest_catalog_is_opened_with_the_configuration_of_pyiceberg(tmp_path, monkeypatch):
+    for name in ("TOKEN", "WAREHOUSE"):
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE_1__{name}", "of-environment")
+    body = b'{"defaults":{},"overrides":{}}'
+    with ScriptedServer(
+        Response(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+    ) as server:
+        url = f"http://{server.address}"
+        catalog = IcebergCatalog(
+            "rest", "lake", "orders", uri=url, warehouse="of-setting", catalog_name="lake-1"
+        )
+        catalog.open(TableFolder.at(str(tmp_path / "table"))).close()
+        (request,) = server.requests
+    assert b"/v1/config?warehouse=of-setting" in request
+    assert b"Bearer of-environment" in request
