@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.ingest import fan_out
 from kinesis_assets.ingest.fan_out import landing_by_subscriptions
 from kinesis_assets.kinesis.reading import subscription
 from kinesis_assets.table.table import PositionedTable
@@ -119,6 +120,30 @@ def test_children_are_read_after_the_end_of_their_parent_is_confirmed(bench, reg
     assert [set(states.values()) for states in run.events][-1] == {("finished", 0)}
     FanOutRun(bench).run_as("lake", B, C)
     bench.assert_exactly_once()
+
+
+def test_what_was_received_of_a_shard_is_forgotten_at_its_end(bench, register, monkeypatch):
+    """It would count for as long as the run, and nothing more be received of the others."""
+    kept = []
+
+    class Watched(subscription.Subscriptions):
+        def close(self):
+            kept.append(self.kept_bytes)
+            super().close()
+
+    monkeypatch.setattr(fan_out, "Subscriptions", Watched)
+    bench.create(1)
+    bench.put_many(5)
+    register()
+
+    def end():
+        bench.put_many(5)
+        bench.split(A)
+
+    run = FanOutRun(bench, before={2: end})
+    run.run_as("lake", A)
+    assert [state for state, _ in run.events[-1].values()] == ["finished"]
+    assert kept == [0]
 
 
 def test_getrecords_reads_the_shards_beyond_the_largest_number_of_subscriptions(
