@@ -15,7 +15,6 @@ from sqlalchemy.exc import IntegrityError
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.table.iceberg import rest_catalog
 from kinesis_assets.table.iceberg.catalog import IcebergCatalog, create_namespace
-from kinesis_assets.table.store.storage import TableFolder
 from support.formats import sqlite_catalog
 from support.scripted_server import After, Response, ScriptedServer
 
@@ -70,19 +69,19 @@ def test_a_namespace_that_cannot_be_created_is_an_error(tmp_path):
 def test_all_snapshots_are_loaded_whatever_the_configuration_of_pyiceberg_says(tmp_path):
     """Vacuum would delete the files of the others."""
     catalog = replace(sqlite_catalog(tmp_path), properties={"snapshot-loading-mode": "refs"})
-    opened = catalog.open(TableFolder.at(str(tmp_path / "table")))
+    opened = catalog.open({})
     assert opened.properties["snapshot-loading-mode"] == "all"
 
 
-def test_a_rest_catalog_that_does_not_respond_is_not_waited_for_without_end(tmp_path, monkeypatch):
+def test_a_rest_catalog_that_does_not_respond_is_not_waited_for_without_end(monkeypatch):
     monkeypatch.setattr(rest_catalog, "TIMEOUTS", (SECONDS, 0.2))
     with ScriptedServer(Response(b"", After.HOLD)) as server:
         catalog = IcebergCatalog("rest", "lake", "orders", uri=f"http://{server.address}")
         with pytest.raises(ReadTimeout):
-            catalog.open(TableFolder.at(str(tmp_path / "table")))
+            catalog.open({})
 
 
-def test_a_rest_catalog_is_opened_with_the_configuration_of_pyiceberg(tmp_path, monkeypatch):
+def test_a_rest_catalog_is_opened_with_the_configuration_of_pyiceberg(monkeypatch):
     for name in ("TOKEN", "WAREHOUSE"):
         monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE_1__{name}", "of-environment")
     body = b'{"defaults":{},"overrides":{}}'
@@ -93,7 +92,7 @@ def test_a_rest_catalog_is_opened_with_the_configuration_of_pyiceberg(tmp_path, 
         catalog = IcebergCatalog(
             "rest", "lake", "orders", uri=url, warehouse="of-setting", catalog_name="lake-1"
         )
-        catalog.open(TableFolder.at(str(tmp_path / "table"))).close()
+        catalog.open({}).close()
         (request,) = server.requests
     assert b"/v1/config?warehouse=of-setting" in request
     assert b"Bearer of-environment" in request
