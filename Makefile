@@ -117,8 +117,8 @@ bucket: $(READY)
 		exactly_once_in_continuous_runs graceful_stop identity one_winner replay) \
 		tests/contract/test_no_silent_loss.py::test_a_restored_table_fails_the_run_until_it_is_replayed_and_adopted
 
-# What all formats of tables have in common, on Iceberg tables: lines of the contract, runs and operations that are killed at
-# any point, races, tables that are derived from them, and a few random histories.
+# What all formats of tables have in common, on raw and derived Iceberg tables: lines of the contract, runs and operations that
+# are killed at any point, races, and a few random histories.
 iceberg: $(READY)
 	@echo "Contract and chaos tests on Iceberg tables"
 	@$(MEMORY) FORMAT=iceberg $(BIN)/pytest -q -n 2 --dist loadfile $(patsubst %,tests/contract/test_%.py,atomic \
@@ -126,7 +126,7 @@ iceberg: $(READY)
 		one_winner replay) \
 		$(patsubst %,tests/chaos/faults/test_%.py,crash_matrix crash_matrix_of_continuous_runs fencing \
 		killed_operations paused_runs) tests/chaos/property/test_histories.py tests/chaos/test_races.py \
-		tests/integration/derive/test_rows_added_again.py tests/unit/derive/test_backlog.py
+		tests/integration/derive tests/unit/derive
 
 MINUTES ?= 2
 

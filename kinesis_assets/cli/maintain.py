@@ -17,13 +17,14 @@ from kinesis_assets.cli.options import (
     user_name,
 )
 from kinesis_assets.cli.output import print_rows, progress_bar
-from kinesis_assets.errors import InvalidInput, TableUnsuitable
+from kinesis_assets.errors import InvalidInput, TableMissing, TableUnsuitable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.derive.derived_table import DerivedTable
 
 
 @click.command()
@@ -90,9 +91,10 @@ def _steps(project: StreamProject, *, given: bool, dry_run: bool) -> Iterator[di
         try:
             opened.table.snapshot()  # raises if the table does not exist
         except TableUnsuitable:
-            if not given or not _is_derived(opened):
+            table = _derived(opened) if given else None
+            if table is None:
                 raise
-            for step in derived_steps(opened, opened.table.uri, dry_run=dry_run):
+            for step in derived_steps(opened, table, dry_run=dry_run):
                 yield step_row(project.stream, None, asdict(step))
             return
         if given and opened.settings.retention_days is not None:
@@ -104,24 +106,25 @@ def _steps(project: StreamProject, *, given: bool, dry_run: bool) -> Iterator[di
     yield from run_maintenance(project.definitions, project.names, dagster_instance(), dry_run=dry_run)
 
 
-def _is_derived(opened: OpenStream) -> bool:
-    """Return whether the given table is a derived one.
+def _derived(opened: OpenStream) -> DerivedTable | None:
+    """Return the given table if it is a derived one in the format Delta Lake; None otherwise.
 
     Raises:
         InvalidInput: It is, and has an option that is only for raw tables.
     """
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
 
+    table = DerivedTable(opened.table.uri, role=opened.role)
     try:
-        DerivedTable(opened.table.uri, role=opened.role).snapshot()
-    except TableUnsuitable:
-        return False
+        table.snapshot()
+    except (TableMissing, TableUnsuitable):
+        return None
     if opened.settings.retention_days is not None:
         raise InvalidInput(
             f"--retention-days: table {opened.table.uri} is derived, and the maintenance job of the "
             "stream deletes its old rows by the table's own settings; leave the option out"
         )
-    return True
+    return table
 
 
 def _by_hand(

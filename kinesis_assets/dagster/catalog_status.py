@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from kinesis_assets.dagster.catalog_entries import entry_of, open_catalog
 from kinesis_assets.dagster.consumption import derived_tables
 from kinesis_assets.dagster.settings.catalog_settings import catalog_of
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import CatalogFailed, InvalidInput, TableError, TableMissing
 from kinesis_assets.kinesis.sdk import ATTEMPTS
 from kinesis_assets.operations.catalog.entry import ASSET, STREAM
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.settings.catalog_settings import CatalogSettings
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
     from kinesis_assets.table.delta.version import TableVersion
     from kinesis_assets.table.table import PositionedTable
@@ -156,9 +156,8 @@ def registered_tables(
     if (settings := catalog_of(opened.settings.registration)) is not None:
         found.append(RegisteredTable(opened, opened.names.raw_key, settings, opened.table))
     for key, each in derived_tables(assets, opened.names).items():
-        if (settings := catalog_of(each.catalog)) is not None:
-            table = DerivedTable(each.table, role=opened.role)
-            found.append(RegisteredTable(opened, key, settings, table))
+        if (settings := catalog_of(each.registration)) is not None:
+            found.append(RegisteredTable(opened, key, settings, each.open_table(opened.role)))
     if asset is not None:
         names = ", ".join(each.key.to_user_string() for each in found) or "none"
         found = [each for each in found if each.key.to_user_string() == asset]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.kinesis.role import AssumedRole
-    from kinesis_assets.table.format import RawFormat
+    from kinesis_assets.table.format import DerivedIn, RawFormat, SourceFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class CheckedTable:
         partition_by: The partition columns; None if they are not known.
         is_router: Whether other tables consume its rows by their route.
         catalog: Where the table is registered, see `catalog_of`; empty if it is not.
-        source_format: Returns the format of a raw source, see `Derivation`.
+        source_format: Returns the format of its source, see `Derivation`.
+        format: Returns its format; None for Delta Lake.
     """
 
     key: dg.AssetKey
@@ -49,7 +50,8 @@ class CheckedTable:
     partition_by: tuple[str, ...] | None = None
     is_router: bool = False
     catalog: Mapping[str, str] = field(default_factory=dict)
-    source_format: RawFormat | None = None
+    source_format: SourceFormat | None = None
+    format: DerivedIn | None = None
 
     @classmethod
     def of(
@@ -73,8 +75,9 @@ class CheckedTable:
             consumption.groups,
             consumption.partition_by,
             consumption.is_router,
-            consumption.catalog,
-            consumption.source_format(raw_format),
+            consumption.registration,
+            consumption.source_format(upstream, raw_format),
+            consumption.format,
         )
 
     @property
@@ -97,5 +100,5 @@ def checked_tables(
     return [
         CheckedTable.of(key, each, definitions[each.upstream], role, raw_format)
         for key, each in derived_tables(definitions, stream).items()
-        if (each.checks.reading_no_rows or each.catalog) and has_uri(definitions, each.upstream)
+        if (each.checks.reading_no_rows or each.registration) and has_uri(definitions, each.upstream)
     ]

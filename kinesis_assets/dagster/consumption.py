@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.derive.policy import OnDeleted, Retention
-    from kinesis_assets.table.format import RawFormat
+    from kinesis_assets.kinesis.role import AssumedRole
+    from kinesis_assets.table.format import DerivedIn, RawFormat, SourceFormat
     from kinesis_assets.table.run_files.heartbeat import Heartbeat
 
 COMMIT_ID = "commit_id"
@@ -48,7 +49,8 @@ class Consumption:
         routes: If its source is a router, the values of the column `route` of the rows that it consumes.
         groups: The columns of the groups of a roll-up; empty if it is none.
         retention: How long the table keeps rows; None if it keeps all.
-        catalog: Where the table is registered, see `catalog_of`; empty if it is not.
+        catalog: The setting `catalog` of the table.
+        format: Returns the format of the table; None for Delta Lake.
     """
 
     stream: StreamNames
@@ -66,13 +68,14 @@ class Consumption:
     routes: tuple[str, ...] = ()
     is_router: bool = False
     catalog: Mapping[str, str] = field(default_factory=dict)
+    format: DerivedIn | None = None
 
     def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
         """Return the heartbeat of a step that consumes the source, see `end_dead_runs`."""
         from kinesis_assets.table.run_files.heartbeat import Heartbeat  # noqa: PLC0415  # as below
 
         # Each commit has an attempt of its own, so the step may take any time.
-        return Heartbeat(self._table(context), context.run.run_id, seconds=inf)
+        return Heartbeat(self._table_of(context), context.run.run_id, seconds=inf)
 
     def commits(
         self, context: dg.AssetExecutionContext, key: dg.AssetKey, spark: SparkSession
@@ -84,7 +87,7 @@ class Consumption:
         from kinesis_assets.derive.run import derive  # noqa: PLC0415  # definitions open no table
         from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # as above
 
-        table = self._table(context)
+        table = self._table_of(context)
         check_executors(spark, f"table {self.table}", table.folder)
         raw_format = open_stream(context.resources, self.stream).raw_format
         derivation = self.owned(key, definition_of(context, self.upstream), raw_format)
@@ -103,21 +106,44 @@ class Consumption:
             return routes_folder(uri, self.routes)
         return f"{uri.rstrip('/')}/{ERRORS_FOLDER}" if self.of_errors else uri
 
-    def source_format(self, raw_format: RawFormat | None) -> RawFormat | None:
-        """Return the format of the source, see `Derivation`. The argument is `OpenStream.raw_format`."""
-        return raw_format if self.upstream == self.stream.raw_key else None
+    def source_format(
+        self, upstream: dg.AssetsDefinition, raw_format: RawFormat | None
+    ) -> SourceFormat | None:
+        """Return the format of the source, see `Derivation`.
+
+        Args:
+            raw_format: That of the raw table of the stream, see `OpenStream.raw_format`.
+        """
+        if self.upstream == self.stream.raw_key:
+            return raw_format
+        above = consumption_of(upstream)
+        return None if above is None else above.format
 
     def owned(
         self, key: dg.AssetKey, upstream: dg.AssetsDefinition, raw_format: RawFormat | None
     ) -> Derivation:
         """Return the derivation, with the table's asset as its owner. Raises as `source`."""
         derivation = self.derivation(self.source(upstream))
-        return replace(derivation, owner=key.to_user_string(), source_format=self.source_format(raw_format))
+        source_format = self.source_format(upstream, raw_format)
+        return replace(derivation, owner=key.to_user_string(), source_format=source_format)
 
-    def _table(self, context: dg.AssetExecutionContext) -> DerivedTable:
+    @property
+    def registration(self) -> Mapping[str, str]:
+        """Where the table is registered, see `catalog_of`; empty if it is not."""
+        return self.catalog if self.format is None else {}
+
+    def open_table(self, role: AssumedRole | None) -> DerivedTable:
+        """Return the table, which may not exist yet.
+
+        Args:
+            role: The role that accesses it; None for the credentials of the process.
+        """
         from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
 
-        return DerivedTable(self.table, role=open_stream(context.resources, self.stream).role)
+        return DerivedTable(self.table, role=role, format=self.format)
+
+    def _table_of(self, context: dg.AssetExecutionContext) -> DerivedTable:
+        return self.open_table(open_stream(context.resources, self.stream).role)
 
 
 def uri_of(definition: dg.AssetsDefinition, key: dg.AssetKey) -> str:

@@ -136,7 +136,7 @@ def refuse_missing_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition
 
 
 def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
-    """Check that no derived table consumes the Iceberg table of a stream that is not its own.
+    """Check that no derived table consumes the raw Iceberg table of a stream that is not its own.
 
     It knows the catalog of its own stream alone. The argument is as above.
 
@@ -147,7 +147,10 @@ def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition
         consumption = consumption_of(definition)
         if consumption is None or consumption.upstream == consumption.stream.raw_key:
             continue
-        if not _is_iceberg(definitions.get(consumption.upstream), consumption.upstream):
+        upstream = definitions.get(consumption.upstream)
+        if upstream is None or consumption_of(upstream) is not None:
+            continue
+        if upstream.metadata_by_key.get(consumption.upstream, {}).get(STORAGE_KIND) != ICEBERG:
             continue
         place = f"{consumption.place}: " if consumption.place else ""
         raise InvalidInput(
@@ -155,10 +158,6 @@ def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition
             f"{consumption.upstream.to_user_string()}, which is the Iceberg table of another stream. Set "
             "source to that stream"
         )
-
-
-def _is_iceberg(definition: dg.AssetsDefinition | None, key: dg.AssetKey) -> bool:
-    return definition is not None and definition.metadata_by_key.get(key, {}).get(STORAGE_KIND) == ICEBERG
 
 
 def _is_raw(key: dg.AssetKey, definition: dg.AssetsDefinition) -> bool:

@@ -200,10 +200,9 @@ def _still_holds(base: DerivedSnapshot, newest: DerivedSnapshot, removed: Sequen
     """
     if base.commit_id != newest.commit_id:
         return False
-    first, last = base.version, newest.version
-    if first == last:
+    if base.version == newest.version:
         return True
-    if not newest.table.rewrites.are_compactions(first, last):
+    if not newest.is_compacted_since(base.version):
         return False
     present = {file.path for file in newest.data_files()}
     return all(file.path in present for file in removed)

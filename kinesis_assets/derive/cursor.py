@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import msgspec
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.delta.sql import later, sql_text
+from kinesis_assets.table.row_conditions import later, sql_text
 from kinesis_assets.table.row_predicates import are_later
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from kinesis_assets.derive.data_files import RecordCounts
-    from kinesis_assets.table.format import RawFormat
+    from kinesis_assets.table.format import SourceFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Derivation:
         careful: The transformation of a step whose job failed. It takes longer, and returns a row instead of
             an error for a record for which an expression fails. None if there is none.
         owner: The key of the asset of the table; None to run it for whichever asset owns it.
-        source_format: Returns the format of a raw source; None if the source is a Delta table.
+        source_format: Returns the format of the source; None if it is a Delta table.
     """
 
     source: str
@@ -144,7 +144,7 @@ class Derivation:
     time_zone: str = TIME_ZONE
     careful: Transform | None = None
     owner: str | None = None
-    source_format: RawFormat | None = None
+    source_format: SourceFormat | None = None
 
     @property
     def definition(self) -> Definition:

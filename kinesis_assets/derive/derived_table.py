@@ -1,4 +1,7 @@
-"""A derived table: a Delta table whose log points at an entry with how much of its source it has consumed.
+"""A derived table: a table whose log points at an entry with how much of its source it has consumed.
+
+Its format opens and creates it, and makes one attempt to commit, see `DerivedFormat`. That of Delta Lake is
+here. Its log points at the entry by a transaction.
 
 Refuses a derived table whose rows may not be those before its position, until it is rebuilt. A RESTORE
 reverts files but not transactions, so the position is ahead of the rows afterwards, as in
@@ -7,11 +10,14 @@ reverts files but not transactions, so the position is ahead of the rows afterwa
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from kinesis_assets.derive.column_types import needs_files
 from kinesis_assets.derive.commit_entry import (
     REBUILD_COMMAND,
     DeletionFile,
@@ -29,24 +35,37 @@ from kinesis_assets.errors import (
     TableRewritten,
     TableUnsuitable,
 )
+from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.delta.opening import open_delta, open_or_create
 from kinesis_assets.table.delta.rewrites import RewriteLog
-from kinesis_assets.table.delta.version import TableVersion, arrow_schema, commit_properties
+from kinesis_assets.table.delta.version import TableVersion, commit_properties
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
 from kinesis_assets.table.ownership import DERIVED
 from kinesis_assets.table.policy import HISTORY_PROPERTIES, STATISTICS_PROPERTY, TablePolicy
 from kinesis_assets.table.store.chain import Chain
-from kinesis_assets.table.stored_table import StoredTable
+from kinesis_assets.table.store.suitability import check_conditional_puts
+from kinesis_assets.table.stored_table import StoredTable, WritableVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.kinesis.role import AssumedRole
+    from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.data_file import TableFile
+    from kinesis_assets.table.format import DerivedIn
+    from kinesis_assets.table.log.entries import Rewrite
+    from kinesis_assets.table.maintenance.steps import Step
+    from kinesis_assets.table.stored_table import AddedFile
 
 SOURCE_PROPERTY = "kinesis_assets.source"
 """The property of a derived table with the id of its source table."""
 
+
+_TIMESTAMP_NTZ = '"timestamp_ntz"'
+"""The type in a schema, at any depth."""
 
 CommitEntries = Chain[DerivedCommit]
 
@@ -57,18 +76,26 @@ class DerivedTable(StoredTable):
     """A derived table, which may not exist yet.
 
     Attributes:
-        rewrites: The restores and overwrites in its log.
+        format: Its format.
         entries: The entries of its commits; caches those it has read.
 
-    The arguments and errors are those of `StoredTable`. The role accesses the source of the table too.
+    Args:
+        format: Returns its format; None for Delta Lake.
+
+    The other arguments and the errors are those of `StoredTable`. The role accesses the source of the table
+    too.
     """
 
     def __init__(
-        self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None
+        self,
+        uri: str,
+        policy: TablePolicy = TablePolicy(),
+        role: AssumedRole | None = None,
+        format: DerivedIn | None = None,  # noqa: A002  # as in Spark
     ) -> None:
         super().__init__(uri, policy, role)
-        self.rewrites = RewriteLog(uri, self.files)
         self.entries = Chain(uri, lambda: self.files, entry_path, decode_entry, way_out=_WAY_OUT)
+        self.format: DerivedFormat = DeltaDerived(self) if format is None else format.of(self)
 
     def snapshot(self) -> DerivedSnapshot:
         """Open the newest version of the table.
@@ -78,7 +105,7 @@ class DerivedTable(StoredTable):
             TableUnreachable: The table's log cannot be read.
             TableUnsuitable: The table is not a derived table.
         """
-        opened = DerivedSnapshot(self, open_delta(self.uri, self.folder))
+        opened = self.format.open()
         if SOURCE_PROPERTY not in opened.properties:
             raise TableUnsuitable(
                 self.uri, "was not created as a derived table; use a table of its own for each derived table"
@@ -105,25 +132,20 @@ class DerivedTable(StoredTable):
             TableOfAnotherSource: The table belongs to another source.
             TableUnsuitable: The table is not a derived table, or has other partition columns.
         """
-        stored = [field for field in arrow_schema(schema) if field.name not in partition_by]
-        snapshot = open_or_create(
-            self.snapshot,
-            self.uri,
-            self.folder,
-            schema,
-            self.clock,
-            partition_by=partition_by,
-            configuration=HISTORY_PROPERTIES
-            | {SOURCE_PROPERTY: source, STATISTICS_PROPERTY: ",".join(listed_columns(stored))},
-        )
+        snapshot = self.format.create({SOURCE_PROPERTY: source}, schema, partition_by)
         snapshot.check_identity(source, partition_by)
         return snapshot
 
 
-class DerivedSnapshot(TableVersion):
+class DerivedSnapshot(WritableVersion):
     """One version of a derived table."""
 
     table: DerivedTable
+
+    @property
+    def registrable(self) -> TableVersion | None:
+        """This version, as it is registered in the AWS Glue Data Catalog; None if its format is not."""
+        return None
 
     @property
     def commit_id(self) -> int | None:
@@ -146,6 +168,11 @@ class DerivedSnapshot(TableVersion):
         """
         known = None if self.newest is None else self.newest.deletions
         return known.files if known is not None and known.order_by == tuple(order_by) else ()
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns of a new file of this version, see `DerivedFormat`."""
+        return self.table.format.file_schema(self.schema, self)
 
     @property
     def is_empty(self) -> bool:
@@ -184,30 +211,225 @@ class DerivedSnapshot(TableVersion):
     ) -> None:
         """Add and remove files and point the log at a new commit entry, in one atomic commit.
 
-        The entry is first written to a new file. Delta refuses the commit if another one has written the
-        same transaction entry since this version. An error does not mean that the commit failed, because its
-        response may have been lost.
-
-        Args:
-            exclusive: Refuse the commit after any other commit since this version, even after a compaction.
-            columns: The schema that the table gets, as in Delta's metadata; None to keep its own. All files
-                of this version must be removed, or none, see `growth`, and the commit must be exclusive.
-
-        Raises:
-            CommitOvertaken: Another commit was made after this version.
+        The entry is first written to a new file. The other arguments and the errors are those of `write`.
         """
         self.table.entries.write(entry)
-        properties = commit_properties({DERIVED: entry.commit_id}, exclusive=exclusive)
-        self._write(added, removed, properties=properties, columns=columns)
+        self.write(added, removed, {DERIVED: entry.commit_id}, exclusive=exclusive, columns=columns)
 
     def replace(self, added: Iterable[DerivedFile], removed: Iterable[TableFile]) -> None:
         """Replace files by others with the same rows, if no other commit was made after this version.
 
-        Raises:
-            CommitOvertaken: Another commit was made. As in `commit`, an error does not prove that this one
-                was not.
+        Raises as `write`.
         """
-        self._write(added, removed, properties=commit_properties({}, exclusive=True), data_change=False)
+        self.write(added, removed, {}, exclusive=True)
+
+
+class DerivedFormat(ABC):
+    """Opens and creates one derived table."""
+
+    @abstractmethod
+    def open(self) -> DerivedSnapshot:
+        """Open the newest version of the table, or of one that is not derived.
+
+        Raises:
+            TableMissing: The table does not exist.
+            TableUnreachable: The table's log cannot be read.
+        """
+
+    @abstractmethod
+    def create(
+        self, properties: Mapping[str, str], schema: Mapping[str, Any], partition_by: Sequence[str]
+    ) -> DerivedSnapshot:
+        """Open the table as `DerivedTable.snapshot` does; create it if it does not exist.
+
+        Of several processes, one creates it.
+
+        Args:
+            properties: The properties of a new table, besides those that the format needs.
+            schema: The columns of a new table, as in Delta's metadata.
+
+        Raises:
+            StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
+            TableNotWritable: The table cannot be created because writing is refused.
+            TableUnreachable: The table can be neither opened nor created.
+        """
+
+    @abstractmethod
+    def check_store(self) -> None:
+        """Check that a new table can be committed to, before rows are computed.
+
+        Raises:
+            StoreUnsuitable: The store ignores the condition of a conditional put.
+        """
+
+    @abstractmethod
+    def storable(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return columns with wider types in place of those that the format lacks, as in Delta's metadata."""
+
+    @abstractmethod
+    def can_grow(self, old: Any, new: Any) -> bool:
+        """Return whether the type of a column can become another one that holds its values."""
+
+    @abstractmethod
+    def needs_files(self, old: Any, new: Any) -> bool:
+        """Return whether files must be rewritten when the type of a column becomes another one."""
+
+    @abstractmethod
+    def file_schema(self, schema: Mapping[str, Any], present: DerivedSnapshot | None) -> pa.Schema:
+        """Return the columns of a file as Arrow writes them.
+
+        Args:
+            schema: The columns that the table has or gets, as in Delta's metadata.
+            present: The version of the table that has them or gets them; None for a new table.
+        """
+
+    @abstractmethod
+    def steps_before(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
+        """Perform the steps of a maintenance that come before those of all formats, and yield each of them.
+
+        Raises:
+            ClocksDisagree: The clocks differ.
+        """
+
+    @abstractmethod
+    def steps_after(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
+        """Perform the steps that come after compaction. Yields and raises as `steps_before`."""
+
+
+class _DeltaSnapshot(TableVersion, DerivedSnapshot):
+    """One version of a derived Delta table.
+
+    Args:
+        log: The restores and overwrites in the table's log.
+    """
+
+    table: DerivedTable
+
+    def __init__(self, table: DerivedTable, delta: Any, log: RewriteLog) -> None:
+        super().__init__(table, delta)
+        self._log = log
+
+    def rewrites_since(self, base: int, commit_id: int) -> list[Rewrite] | None:
+        """Return the restores and overwrites after a version, see `WritableVersion`."""
+        del commit_id
+        return self._log.between(base, self.version)
+
+    def is_compacted_since(self, base: int) -> bool:
+        """Return whether later versions only moved rows, see `WritableVersion`."""
+        return self._log.are_compactions(base, self.version)
+
+    def complete_properties(self) -> None:
+        """List the structs among the columns with statistics, see `listed_columns`.
+
+        Tables of older releases list none. Raises as `add_columns`.
+        """
+        listed = self.properties.get(STATISTICS_PROPERTY)
+        if listed is None:
+            return
+        names = listed.split(",")
+        structs = {
+            field["name"]
+            for field in self.schema["fields"]
+            if not isinstance(field["type"], str) and field["type"]["type"] == "struct"
+        }
+        wanted = listed_columns(arrow_schema(self.schema)) if structs - {*names} else []
+        missing = [name for name in wanted if name in structs and name not in names]
+        if missing:
+            self.set_properties({STATISTICS_PROPERTY: ",".join([*names, *missing])})
+
+    def prepare_columns(self, columns: Mapping[str, Any]) -> None:
+        """Make the properties and features those that a table with other columns needs.
+
+        The property of columns with statistics must stay true: readers find no rows by one that files lack.
+        Raises as `add_columns`.
+        """
+        listed = self.properties.get(STATISTICS_PROPERTY, "").split(",")
+        kept = [name for name in listed if name in listed_columns(arrow_schema(columns))]
+        if _TIMESTAMP_NTZ in json.dumps(columns):
+            self.allow_timestamp_ntz()
+        if len(kept) < len(listed):
+            self.set_properties({STATISTICS_PROPERTY: ",".join(kept)})
+
+    def write(
+        self,
+        added: Iterable[AddedFile],
+        removed: Iterable[TableFile],
+        pointers: Mapping[str, int],
+        *,
+        exclusive: bool,
+        columns: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add and remove files and set pointers, see `WritableVersion`."""
+        properties = commit_properties(pointers, exclusive=exclusive)
+        self._write(added, removed, properties=properties, data_change=bool(pointers), columns=columns)
+
+
+class DeltaDerived(DerivedFormat):
+    """Derived tables in the format Delta Lake."""
+
+    def __init__(self, table: DerivedTable) -> None:
+        self._table = table
+        self._log = RewriteLog(table.uri, table.files)
+
+    def open(self, creator: str = "the first run") -> DerivedSnapshot:
+        """Open the newest version, see `DerivedFormat`.
+
+        Args:
+            creator: What creates the table, for an error.
+        """
+        table = self._table
+        return _DeltaSnapshot(table, open_delta(table.uri, table.folder, creator), self._log)
+
+    def create(
+        self, properties: Mapping[str, str], schema: Mapping[str, Any], partition_by: Sequence[str]
+    ) -> DerivedSnapshot:
+        """Open the table; create it if it does not exist, see `DerivedFormat`."""
+        table = self._table
+        stored = [field for field in arrow_schema(schema) if field.name not in partition_by]
+        return open_or_create(
+            table.snapshot,
+            table.uri,
+            table.folder,
+            schema,
+            table.clock,
+            partition_by=partition_by,
+            configuration=HISTORY_PROPERTIES
+            | {**properties, STATISTICS_PROPERTY: ",".join(listed_columns(stored))},
+        )
+
+    def check_store(self) -> None:
+        """Check that the store compares and sets, see `DerivedFormat`."""
+        check_conditional_puts(self._table.uri, self._table.folder)
+
+    def storable(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns, all of whose types Delta has, see `column_types.is_storable`."""
+        return schema
+
+    def can_grow(self, old: Any, new: Any) -> bool:
+        """Return that it can: the files are rewritten if need be, see `derive.growth`."""
+        del old, new
+        return True
+
+    def needs_files(self, old: Any, new: Any) -> bool:
+        """Return whether files must be rewritten for some reader, see `DerivedFormat`."""
+        return needs_files(old, new)
+
+    def file_schema(self, schema: Mapping[str, Any], present: DerivedSnapshot | None) -> pa.Schema:
+        """Return the columns, which readers find in a file by their names, see `DerivedFormat`."""
+        del present
+        return arrow_schema(schema)
+
+    def steps_before(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
+        """Perform no step: files stay readable after a vacuum for as long as their versions do."""
+        del clock, dry_run
+        yield from ()
+
+    def steps_after(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
+        """Delete files that no version names, and write a checkpoint of the log, see `DerivedFormat`."""
+        operations = DeltaOperations(self._table)
+        yield from vacuum(self._table, operations, clock, dry_run=dry_run)
+        if not dry_run:
+            yield from checkpoint(self._table, operations, clock)
 
 
 _MAX_COMMITS = 100
@@ -222,7 +444,7 @@ def refuse_rewritten(snapshot: DerivedSnapshot) -> None:
     newest = snapshot.newest
     if newest is None:
         return
-    rewrites = snapshot.table.rewrites.between(newest.examined, snapshot.version)
+    rewrites = snapshot.rewrites_since(newest.examined, newest.commit_id)
     if rewrites is None:
         cause = "a version whose log entry was deleted" if _rows_are_missing(snapshot, newest) else ""
     else:

@@ -32,9 +32,9 @@ from kinesis_assets.errors import (
     TableUnsuitable,
     UpsertOvertaken,
 )
+from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.data_file import REWRITTEN_FILES, WITHOUT_PARTITIONS
-from kinesis_assets.table.delta.version import arrow_schema
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.steps import State, Step, totals
 
@@ -282,7 +282,7 @@ def _written(
 ) -> tuple[list[DerivedFile], Counter[int]]:
     """Write files again without the rows that have expired, and count these by batch id."""
     snapshot = table.snapshot()
-    job = writing_job(table, snapshot.schema, snapshot.partition_columns, batch_id)
+    job = writing_job(table, snapshot.file_schema, snapshot.partition_columns, batch_id)
     writer = DerivedFileWriter(replace(job, compression=REWRITTEN_FILES))
     kind = job.schema.field(floor.column).type
     first = floor.first if pa.types.is_date(kind) else datetime.combine(floor.first, time())

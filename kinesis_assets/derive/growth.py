@@ -162,7 +162,8 @@ def _copy(
 ) -> list[CopiedFile]:
     """Copy some files of a version of a table with other columns, record the copies and return them."""
     table, batch_id = base.table, new_id(base.table.clock)
-    job = replace(writing_job(table, schema, base.partition_columns, batch_id), compression=REWRITTEN_FILES)
+    columns = table.format.file_schema(schema, base)
+    job = replace(writing_job(table, columns, base.partition_columns, batch_id), compression=REWRITTEN_FILES)
     tasks = max(parallelism(spark), sum(file.size for file in files) // TASK_BYTES)
     groups = groups_of_files(files, tasks)
     numbers = spark.range(0, len(groups), 1, len(groups))

@@ -59,9 +59,7 @@ from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE, check_files
 from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.data_file import REWRITTEN_FILES, WITHOUT_PARTITIONS, partition_folder
-from kinesis_assets.table.delta.version import arrow_schema
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
-from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
 from kinesis_assets.table.maintenance.pruning import (
     CHAIN_NEEDED,
     expired_files,
@@ -155,7 +153,7 @@ def _replaceable_files(snapshot: DerivedSnapshot) -> Mapping[str, list[TableFile
 def _moved(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:
     """Copy files to the folder of their partition, without committing them."""
     table, copies = snapshot.table, []
-    schema = writing_job(table, snapshot.schema, (), batch_id).schema
+    schema = snapshot.file_schema
     try:
         for file in files:
             codec = file.path.partition(".")[2]
@@ -175,9 +173,9 @@ def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int
     """Write the rows of some files to new files, without committing them."""
     table = snapshot.table
     partition_by = snapshot.partition_columns
-    job = writing_job(table, snapshot.schema, partition_by, batch_id)
+    schema = snapshot.file_schema
+    job = writing_job(table, schema, partition_by, batch_id)
     writer = DerivedFileWriter(replace(job, compression=REWRITTEN_FILES))
-    schema = arrow_schema(snapshot.schema)
     read = 0
     try:
         for file in files:
@@ -314,12 +312,10 @@ def maintain(
     clock.now()
     if not dry_run:
         require_writable(table.uri, table.files)
-    operations = DeltaOperations(table)
+    yield from table.format.steps_before(clock, dry_run=dry_run)
     if retention is not None:
         yield from expire(table, retention, clock, dry_run=dry_run)
     yield from compact(table, clock, limits, dry_run=dry_run)
     yield from forget(table, clock, limits, dry_run=dry_run)
-    yield from vacuum(table, operations, clock, dry_run=dry_run)
-    if not dry_run:
-        yield from checkpoint(table, operations, clock)
+    yield from table.format.steps_after(clock, dry_run=dry_run)
     yield from prune(table, clock, limits, dry_run=dry_run)

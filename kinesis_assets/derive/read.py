@@ -73,7 +73,7 @@ def read(
     """
     from pyspark.sql.types import IntegerType, LongType, StringType, StructType  # noqa: PLC0415  # not for tasks
 
-    from kinesis_assets.table.delta.version import arrow_schema  # noqa: PLC0415  # tasks must not load it
+    from kinesis_assets.table.column_schemas import arrow_schema  # noqa: PLC0415  # tasks must not load it
 
     schema = dict(schema or version.schema)
     fields, columns_read = StructType.fromJson(schema), arrow_schema(schema)

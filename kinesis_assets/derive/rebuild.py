@@ -6,21 +6,17 @@ it if a policy says so; an operator by `rebuild`, for which no entry of the tabl
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kinesis_assets.derive.commit import commit, until_not_overtaken
-from kinesis_assets.derive.data_files import listed_columns
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import NOTHING_DELETED
 from kinesis_assets.errors import CommitOvertaken, InvalidInput, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.delta.version import arrow_schema
-from kinesis_assets.table.policy import STATISTICS_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +25,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.policy import Decision
     from kinesis_assets.derive.source import Source
-
-_TIMESTAMP_NTZ = '"timestamp_ntz"'
-"""The type in a schema, at any depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +200,10 @@ def _rows(snapshot: DerivedSnapshot) -> int:
 def prepare_columns(snapshot: DerivedSnapshot, columns: dict[str, Any]) -> None:
     """Make the table's properties and features those that a table with other columns needs.
 
-    The property of columns with statistics must stay true: readers find no rows by one that files lack.
-
     Raises:
         UpsertOvertaken: Another commit was made after this version.
     """
-    listed = snapshot.properties.get(STATISTICS_PROPERTY, "").split(",")
-    kept = [name for name in listed if name in listed_columns(arrow_schema(columns))]
     try:
-        if _TIMESTAMP_NTZ in json.dumps(columns):
-            snapshot.allow_timestamp_ntz()
-        if len(kept) < len(listed):
-            snapshot.set_properties({STATISTICS_PROPERTY: ",".join(kept)})
+        snapshot.prepare_columns(columns)
     except CommitOvertaken as error:
         raise UpsertOvertaken(snapshot.table.uri, error.reason) from None

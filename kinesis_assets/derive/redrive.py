@@ -62,6 +62,7 @@ from kinesis_assets.metrics.recording import measure
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.carried_column import carry
 from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors
+from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
@@ -279,9 +280,8 @@ class _Attempt:
         changed, batch_id = self.plan(base), new_id(table.clock)
         deletions = remembered(derivation, changed, base, batch_id)
         schema = accepted_schema(base, self.columns)
-        manifest = write(
-            table, schema, changed, writing_job(table, schema, derivation.partition_by, batch_id)
-        )
+        job = writing_job(table, base.file_schema, derivation.partition_by, batch_id)
+        manifest = write(table, schema, changed, job)
         errors, redriven = None, Redriven(records=self.records, decoded=self.decoded)
         if self.is_separate:
             found = self.bad.select(*RECORD_COLUMNS, FOUND_COLUMN).dropDuplicates([*RECORD_COLUMNS])
@@ -310,9 +310,8 @@ class _Attempt:
     @cached_property
     def columns(self) -> dict[str, Any]:
         """The columns that the rows need, see `table_schema`."""
-        return table_schema(
-            self.table.uri, stored_rows(self.rows), self.derivation.partition_by, self.compared
-        )
+        rows, by = stored_rows(self.rows), self.derivation.partition_by
+        return self.table.format.storable(table_schema(self.table.uri, rows, by, self.compared))
 
     @property
     def compared(self) -> Sequence[str]:
@@ -388,7 +387,7 @@ class _Attempt:
 
     def write_separately(self, rows: DataFrame, batch_id: int) -> tuple[DerivedFile, ...]:
         schema = table_schema(self.table.uri, rows, (), ())
-        job = replace(writing_job(self.table, schema, (), batch_id), prefix=f"{ERRORS_FOLDER}/")
+        job = replace(writing_job(self.table, arrow_schema(schema), (), batch_id), prefix=f"{ERRORS_FOLDER}/")
         return write(self.table, schema, ChangedRows(rows), job).files
 
 

@@ -31,9 +31,9 @@ from kinesis_assets.derive.write import write, writing_job
 from kinesis_assets.errors import CursorConflict, TableUnreachable, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.clocks import TOLERANCE
+from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
-from kinesis_assets.table.delta.version import arrow_schema
 from kinesis_assets.table.maintenance.steps import State, Step
 from kinesis_assets.table.store.storage import files_in
 
@@ -76,7 +76,7 @@ def remembered(
     table, files = base.table, base.deletions(mode.order_by)
     if changed.deletions is not None:
         schema = table_schema(table.uri, changed.deletions, (), ())
-        job = replace(writing_job(table, schema, (), batch_id), prefix=f"{DELETIONS_FOLDER}/")
+        job = replace(writing_job(table, arrow_schema(schema), (), batch_id), prefix=f"{DELETIONS_FOLDER}/")
         written = write(table, schema, ChangedRows(changed.deletions), job)
         files += deletion_files(written.files, job.schema, mode.key, utc_now(table.clock))
     seconds = int(mode.deleted_for.total_seconds())
@@ -144,8 +144,7 @@ def _merged(
         try:
             names = set().union(*(_columns_of(table, file) for file in small))
             schema = pa.schema([each for each in arrow_schema(snapshot.schema) if each.name in names])
-            job = writing_job(table, snapshot.schema, (), batch_id)
-            writer = DerivedFileWriter(replace(job, schema=schema), f"{DELETIONS_FOLDER}/")
+            writer = DerivedFileWriter(writing_job(table, schema, (), batch_id), f"{DELETIONS_FOLDER}/")
             for file in small:
                 for rows in rows_of_file(table.files, file.as_data_file(()), schema):
                     writer.write(rows)

@@ -40,13 +40,15 @@ from kinesis_assets.errors import (
 from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE
 from kinesis_assets.metrics.recording import measure
 from kinesis_assets.spark.session import SessionInTimeZone, may_be_of_value, spark_errors, wrap_spark_errors
+from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.store.suitability import check_conditional_puts, require_writable
+from kinesis_assets.table.store.suitability import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from kinesis_assets.derive.changes import StepChanges
@@ -283,10 +285,11 @@ class _Step:
         table, present, derivation = self.table, self.present, self.derivation
         names = () if derivation.mode is None else derivation.mode.columns
         self.must_grow = False
-        self.columns = table_schema(table.uri, self.changes.new.of_table, derivation.partition_by, names)
+        columns = table_schema(table.uri, self.changes.new.of_table, derivation.partition_by, names)
+        self.columns = table.format.storable(columns)
         if present is None:
             require_writable(table.uri, table.files)  # which also creates the folder on a local disk
-            check_conditional_puts(table.uri, table.folder)
+            table.format.check_store()
             return None
         try:
             schema = accepted_schema(present, self.columns, compared=names)
@@ -350,13 +353,15 @@ class _Step:
         table, rows, plan = self.table, self.rows, self.changes.plan
         base = None if plan is None else self.accepting()
         changed = ChangedRows(self.changes.new.rows) if plan is None or base is None else plan(base)
-        schema = accepted_schema(base or table.existing(), self.columns)
+        present = base or table.existing()
+        schema = accepted_schema(present, self.columns)
+        written = table.format.file_schema(schema, present)
         batch_id, manifest, counts = new_id(table.clock), Manifest(), self.counts
         if rows.files or rows.replaced:
-            manifest = self.write(changed, schema, batch_id)
+            manifest = self.write(changed, schema, written, batch_id)
             counts = counts or self.checked(manifest)
         if base is None:  # rows that are refused create neither the table nor columns
-            refuse_other_types(self.accepting(), schema)
+            refuse_other_types(self.accepting(), written)
         errors = self.write_errors(counts, manifest, batch_id)
         deletions = None
         if base is not None:
@@ -384,8 +389,10 @@ class _Step:
         accept_columns(self.table.open_or_create(source, columns, self.derivation.partition_by), columns)
         return self.table.snapshot()
 
-    def write(self, changed: ChangedRows, schema: dict[str, Any], batch_id: int) -> Manifest:
-        new, job = self.changes.new, writing_job(self.table, schema, self.derivation.partition_by, batch_id)
+    def write(
+        self, changed: ChangedRows, schema: dict[str, Any], written: pa.Schema, batch_id: int
+    ) -> Manifest:
+        new, job = self.changes.new, writing_job(self.table, written, self.derivation.partition_by, batch_id)
         job = replace(job, error_column=new.error_column, keeps_errors=new.keeps_errors)
         if isinstance(self.derivation.mode, Router):
             job = replace(job, layout=job.layout.with_open_files(self.derivation.mode.routes))
@@ -416,7 +423,7 @@ class _Step:
         if counts is None or not counts.errors:
             return ()
         schema = table_schema(table.uri, separate, (), ())
-        job = replace(writing_job(table, schema, (), batch_id), prefix=f"{ERRORS_FOLDER}/")
+        job = replace(writing_job(table, arrow_schema(schema), (), batch_id), prefix=f"{ERRORS_FOLDER}/")
         written = write(table, schema, ChangedRows(separate), job)
         rows = sum(file.rows for file in written.files)
         if rows != counts.errors:

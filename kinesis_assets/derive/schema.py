@@ -12,20 +12,18 @@ from kinesis_assets.derive.column_types import (
     grown,
     is_storable,
     lacking,
-    needs_files,
     text_of,
     with_nulls,
 )
 from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
-from kinesis_assets.derive.data_files import BATCH_COLUMN, listed_columns
+from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.errors import CommitOvertaken, InvalidInput, SchemaChangeRefused, UpsertOvertaken
-from kinesis_assets.table.delta.version import arrow_schema
-from kinesis_assets.table.policy import STATISTICS_PROPERTY
 from kinesis_assets.table.schema import refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from kinesis_assets.derive.derived_table import DerivedSnapshot
@@ -121,29 +119,9 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
         if new:
             snapshot.add_columns(new)
             snapshot = snapshot.table.snapshot()
-        _list_structs(snapshot)
+        snapshot.complete_properties()
     except CommitOvertaken:
         accept_columns(snapshot.table.snapshot(), wanted)  # another run may have added the same ones
-
-
-def _list_structs(snapshot: DerivedSnapshot) -> None:
-    """List the structs of a table among its columns with statistics, see `listed_columns`.
-
-    Tables of older releases list none.
-    """
-    listed = snapshot.properties.get(STATISTICS_PROPERTY)
-    if listed is None:
-        return
-    names = listed.split(",")
-    structs = {
-        field["name"]
-        for field in snapshot.schema["fields"]
-        if not isinstance(field["type"], str) and field["type"]["type"] == "struct"
-    }
-    wanted = listed_columns(arrow_schema(snapshot.schema)) if structs - {*names} else []
-    missing = [name for name in wanted if name in structs and name not in names]
-    if missing:
-        snapshot.set_properties({STATISTICS_PROPERTY: ",".join([*names, *missing])})
 
 
 def accepted_schema(
@@ -184,14 +162,9 @@ def _grown(snapshot: DerivedSnapshot, name: str, old: Any, new: Any, is_compared
     try:
         kind = grown(old, new)
     except TypesConflict as error:
-        place = f"the column {name}"
-        if error.path:
-            place = f"the field {'.'.join((name, *error.path))}"
-        raise SchemaChangeRefused(
-            snapshot.table.uri,
-            f"{place} has the type {text_of(error.old)}, and the new rows have {text_of(error.new)}. "
-            f"{_WAYS_OUT}",
-        ) from None
+        raise _conflict(snapshot, (name, *error.path), error.old, error.new) from None
+    if not snapshot.table.format.can_grow(old, kind):
+        raise _conflict(snapshot, (name,), old, new)
     if is_compared and (old, kind) == ("float", "double"):
         raise SchemaChangeRefused(
             snapshot.table.uri,
@@ -199,6 +172,15 @@ def _grown(snapshot: DerivedSnapshot, name: str, old: Any, new: Any, is_compared
             f"and 0.1 is not the same number in both. {_WAYS_OUT}",
         )
     return kind
+
+
+def _conflict(snapshot: DerivedSnapshot, path: tuple[str, ...], old: Any, new: Any) -> SchemaChangeRefused:
+    """Return the error that a column, or a field of one, cannot have the type of new rows."""
+    place = f"the field {'.'.join(path)}" if len(path) > 1 else f"the column {path[0]}"
+    return SchemaChangeRefused(
+        snapshot.table.uri,
+        f"{place} has the type {text_of(old)}, and the new rows have {text_of(new)}. {_WAYS_OUT}",
+    )
 
 
 _WAYS_OUT = (
@@ -213,20 +195,21 @@ def growing(snapshot: DerivedSnapshot, schema: dict[str, Any]) -> list[str]:
     return [
         field["name"]
         for field in snapshot.schema["fields"]
-        if needs_files(field["type"], kinds[field["name"]])
+        if snapshot.table.format.needs_files(field["type"], kinds[field["name"]])
     ]
 
 
-def refuse_other_types(snapshot: DerivedSnapshot, written: dict[str, Any]) -> None:
+def refuse_other_types(snapshot: DerivedSnapshot, written: pa.Schema) -> None:
     """Check that a table has the columns with which files were written.
 
     Raises:
-        UpsertOvertaken: Another run has added one of them with a wider type.
+        UpsertOvertaken: Another run has added one of them with a wider type, or with another id.
     """
-    columns, files = (
-        {field["name"]: field["type"] for field in each["fields"]} for each in (snapshot.schema, written)
-    )
-    if not files.items() <= columns.items():
+    columns = snapshot.file_schema
+    if not all(
+        field.name in columns.names and field.equals(columns.field(field.name), check_metadata=True)
+        for field in written
+    ):
         raise UpsertOvertaken(
             snapshot.table.uri,
             "another run has added the same columns with other types. Nothing was committed; run again",

@@ -26,7 +26,7 @@ from kinesis_assets.derive.data_files import (
 )
 from kinesis_assets.derive.derived_table import (
     SOURCE_PROPERTY,
-    DerivedSnapshot,
+    DeltaDerived,
     DerivedTable,
     refuse_rewritten,
     refuse_unknown_rows,
@@ -40,9 +40,9 @@ from kinesis_assets.errors import (
     TableUnsuitable,
 )
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
+from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
-from kinesis_assets.table.delta.opening import open_delta
-from kinesis_assets.table.delta.version import schema_of
+from kinesis_assets.table.format import DerivedIn
 from kinesis_assets.table.log import rewrite_checks
 from kinesis_assets.table.positions.positions_file import CommitRef
 from kinesis_assets.table.table import PositionedTable
@@ -53,9 +53,10 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.commit_entry import DerivedCommit, Floor
     from kinesis_assets.derive.cursor import Records
+    from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.source import Arrivals
     from kinesis_assets.kinesis.role import AssumedRole
-    from kinesis_assets.table.format import RawFormat
+    from kinesis_assets.table.format import SourceFormat
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
 
@@ -65,14 +66,14 @@ _PARALLEL_READS = 16
 def open_source(
     uri: str,
     role: AssumedRole | None = None,
-    format: RawFormat | None = None,  # noqa: A002  # as that of a table
+    format: SourceFormat | None = None,  # noqa: A002  # as that of a table
 ) -> Source:
     """Open the newest version of a raw or derived table.
 
     Args:
         uri: The table's path or URI; or that of the folder with the records that a typed table has separated;
             or what `routes_folder` returned.
-        format: Returns the format of a raw table; None for a table in the format Delta Lake.
+        format: Returns the format of the table; None for a table in the format Delta Lake.
 
     Raises:
         InvalidInput: The path or URI is invalid.
@@ -82,15 +83,18 @@ def open_source(
         TableRewritten: The table was restored or overwritten.
         PositionsMissing: The table is derived, and has rows but no position.
     """
-    if format is not None:
-        return RawSource(PositionedTable(uri, role=role, format=format))
+    of_derived = format if isinstance(format, DerivedIn) else None
     if uri.endswith(f"/{ERRORS_FOLDER}"):
-        return ErrorsSource(DerivedTable(uri.removesuffix(f"/{ERRORS_FOLDER}"), role=role).snapshot())
+        typed = DerivedTable(uri.removesuffix(f"/{ERRORS_FOLDER}"), role=role, format=of_derived)
+        return ErrorsSource(typed.snapshot())
+    if of_derived is not None:
+        return DerivedSource(DerivedTable(uri, role=role, format=of_derived).snapshot())
+    if format is not None and not isinstance(format, DerivedIn):
+        return RawSource(PositionedTable(uri, role=role, format=format))
     if (routed := router_and_values(uri)) is not None:
         router, values = routed
         return RoutesSource(DerivedTable(router, role=role).snapshot(), values)
-    table = DerivedTable(uri, role=role)
-    snapshot = DerivedSnapshot(table, open_delta(uri, table.folder, "the first run of its own asset"))
+    snapshot = DeltaDerived(DerivedTable(uri, role=role)).open("the first run of its own asset")
     if SOURCE_PROPERTY in snapshot.properties:
         return DerivedSource(snapshot)
     return RawSource(PositionedTable(uri, role=role))

@@ -22,7 +22,6 @@ from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, in_schema, 
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.ingest.manifest import decode_all, invalid
 from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
-from kinesis_assets.table.delta.version import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,12 +54,16 @@ def write(table: DerivedTable, schema: dict[str, Any], changed: ChangedRows, job
 
 
 def writing_job(
-    table: DerivedTable, schema: dict[str, Any], partition_by: Sequence[str], batch_id: int
+    table: DerivedTable, schema: pa.Schema, partition_by: Sequence[str], batch_id: int
 ) -> WritingJob:
-    """Return the settings of the tasks that write an attempt's files."""
+    """Return the settings of the tasks that write an attempt's files.
+
+    Args:
+        schema: The columns of the files, see `DerivedFormat.file_schema`.
+    """
     return WritingJob(
         folder=table.folder,
-        schema=arrow_schema(schema),
+        schema=schema,
         partition_by=tuple(partition_by),
         batch_id=batch_id,
         layout=table.policy.data_files,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
@@ -55,3 +55,17 @@ class TableFormat(ABC):
 
 RawFormat = Callable[["TableFiles"], TableFormat]
 """Returns the format of a raw table."""
+
+
+class DerivedIn(NamedTuple):
+    """A format of derived tables, other than Delta Lake.
+
+    Attributes:
+        of: Returns the format of a derived table, see `derive.derived_table.DerivedFormat`.
+    """
+
+    of: Callable[[Any], Any]
+
+
+SourceFormat = RawFormat | DerivedIn
+"""The format of a raw or derived table that is not a Delta table."""

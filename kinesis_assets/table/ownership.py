@@ -58,8 +58,8 @@ def arns_of(applications: Iterable[str]) -> frozenset[str]:
 
 
 def is_application(name: str) -> bool:
-    """Return whether a name is the application id of positions or of amendments of a stream."""
-    return _APPLICATION.fullmatch(name) is not None
+    """Return whether a name is the application id of positions, of amendments, or of a derived table."""
+    return name == DERIVED or _APPLICATION.fullmatch(name) is not None
 
 
 def refuse_other_stream(table: str, owners: Collection[str], identity: StreamIdentity) -> None:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import RowPredicate
-    from kinesis_assets.table.stored_table import TableTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +84,9 @@ class TableSnapshot(ReadableVersion):
     table: TableFiles
 
     @property
-    @abstractmethod
-    def properties(self) -> Mapping[str, str]:
-        """The table's properties, by name."""
-
-    @property
     def registrable(self) -> TableVersion | None:
         """This version, as it is registered in the AWS Glue Data Catalog; None if its format is not."""
         return None
-
-    @abstractmethod
-    def totals(self) -> TableTotals:
-        """Return the totals of this version. No data file is read."""
-
-    @abstractmethod
-    def commit_id_of(self, application: str) -> int | None:
-        """Return the commit id that the log points at for an application, if there is one.
-
-        Raises:
-            TableUnreachable: The log cannot be read at present.
-        """
 
     @abstractmethod
     def applications(self) -> frozenset[str]:

@@ -4,20 +4,45 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.data_file import TableFile
+    from kinesis_assets.table.log.entries import Rewrite
 
 
-class StoredTable:
+class AddedFile(Protocol):
+    """The part of a data file's description that the log stores."""
+
+    @property
+    def path(self) -> str:
+        """Path relative to the table's folder."""
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def partition(self) -> Mapping[str, str | None]:
+        """The value of each partition column, by name, as the log stores it."""
+
+    @property
+    def statistics(self) -> str:
+        """The file's statistics as in the Delta protocol, in JSON."""
+
+
+class StoredTable(ABC):
     """A table, raw or derived, which may not exist yet.
 
     Attributes:
@@ -38,6 +63,16 @@ class StoredTable:
         self.policy = policy
         self.folder = TableFolder.at(uri, role)
         self.files = self.folder.open()
+
+    @abstractmethod
+    def snapshot(self) -> ReadableVersion:
+        """Open the newest version of the table.
+
+        Raises:
+            TableMissing: The table does not exist.
+            TableUnreachable: The table's log cannot be read.
+            TableUnsuitable: It is another kind of table.
+        """
 
     @property
     def clock(self) -> Clock:
@@ -71,6 +106,23 @@ class ReadableVersion(ABC):
     def schema(self) -> Mapping[str, Any]:
         """The columns of its rows, as in Delta's metadata, those of partitions included."""
 
+    @property
+    @abstractmethod
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties, by name."""
+
+    @abstractmethod
+    def totals(self) -> TableTotals:
+        """Return the totals of this version. No data file is read."""
+
+    @abstractmethod
+    def commit_id_of(self, application: str) -> int | None:
+        """Return the commit id that the log points at for an application, if there is one.
+
+        Raises:
+            TableUnreachable: The log cannot be read at present.
+        """
+
     @abstractmethod
     def data_files(self, columns: Sequence[str] = ()) -> list[TableFile]:
         """Return the data files of this version.
@@ -85,6 +137,98 @@ class ReadableVersion(ABC):
 
         Raises:
             TableUnsuitable: Some are deleted, or columns have other names in the files.
+        """
+
+
+class WritableVersion(ReadableVersion):
+    """One version of a derived table, of any format: what its commits need of the format.
+
+    A change is tried once. An error does not mean that it failed, because its response may have been lost.
+    """
+
+    @property
+    @abstractmethod
+    def partition_columns(self) -> list[str]:
+        """The names of the partition columns."""
+
+    @abstractmethod
+    def refuse_irreplaceable(self) -> None:
+        """Check that files can be replaced by others. Raises also as `refuse_unreadable`.
+
+        Raises:
+            TableUnsuitable: The table forbids deletions, or records them.
+        """
+
+    @abstractmethod
+    def rewrites_since(self, base: int, commit_id: int) -> list[Rewrite] | None:
+        """Return the restores and overwrites after a version; None if the log lacks a version since then.
+
+        Args:
+            commit_id: The commit id at which the log points.
+
+        Raises:
+            TableUnreachable: The log cannot be read.
+        """
+
+    @abstractmethod
+    def is_compacted_since(self, base: int) -> bool:
+        """Return whether the versions after one and up to this only moved rows from files to others.
+
+        Raises as `rewrites_since`.
+        """
+
+    @abstractmethod
+    def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
+        """Add columns to the table, or let the type of one grow that it has.
+
+        Args:
+            fields: The columns, as in Delta's metadata.
+
+        Raises:
+            CommitOvertaken: Another commit was made after this version.
+            TableNotWritable: Writing is refused.
+            TableUnreachable: The table cannot be changed at present.
+        """
+
+    @abstractmethod
+    def complete_properties(self) -> None:
+        """Set properties that the columns of this version need and that it lacks. Raises as `add_columns`."""
+
+    @abstractmethod
+    def prepare_columns(self, columns: Mapping[str, Any]) -> None:
+        """Make properties and features those that a table needs which gets other columns.
+
+        Args:
+            columns: The columns, as in Delta's metadata.
+
+        Raises:
+            CommitOvertaken: Another commit was made after this version.
+        """
+
+    @abstractmethod
+    def write(
+        self,
+        added: Iterable[AddedFile],
+        removed: Iterable[TableFile],
+        pointers: Mapping[str, int],
+        *,
+        exclusive: bool,
+        columns: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add and remove files and set pointers, in one atomic commit.
+
+        It is refused if another commit has set one of the pointers since this version.
+
+        Args:
+            added: New files. Without pointers, they have the same rows as those that are removed.
+            pointers: The commit ids at which the log points afterwards, by application.
+            exclusive: Refuse the commit after any other commit since this version, even after a compaction.
+            columns: The columns that the table gets, as in Delta's metadata; None to keep its own. All files
+                of this version must be removed, or none, see `derive.growth`, and the commit must be
+                exclusive.
+
+        Raises:
+            CommitOvertaken: Another commit was made after this version.
         """
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))
 
 from contract.derivations import KINDS
-from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.derive.run import derive
 from kinesis_assets.spark.session import start_session
-from support.formats import raw_table, source_format
+from support.formats import derived_at, raw_table, source_format
 from support.pipeline import session_config
 
 when, kind, source, table = sys.argv[1:]
@@ -28,4 +28,4 @@ def commit_and_die(self: DerivedSnapshot, *arguments: object, **named: object) -
 
 DerivedSnapshot.commit = commit_and_die
 derivation = replace(KINDS[kind].derivation(source), source_format=source_format(raw_table(source)))
-list(derive(start_session(session_config()), DerivedTable(table), derivation))
+list(derive(start_session(session_config()), derived_at(table), derivation))

@@ -21,11 +21,10 @@ from benchmarks.harness.waiting import SECONDS
 from contract.derivations import APPENDED, KEYS, ROLLED_UP, UPSERTED, Kind, number, number_of
 from kinesis_assets.derive import run as derive_run
 from kinesis_assets.derive.derivation import Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import CursorConflict, LandingFailed
 from support.derived import DerivedBench
-from support.formats import source_format
+from support.formats import derived_at, partitioned, source_format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +51,7 @@ def kind() -> Kind:
 def derived(pipeline: Pipeline, spark: SparkSession, place: str, kind: Kind) -> DerivedBench:
     """The rows of the pipeline's table, not derived yet."""
     pipeline.create(2)
-    table = DerivedTable(f"{place}/derived")
+    table = derived_at(f"{place}/derived")
     derivation = replace(kind.derivation(pipeline.table.uri), source_format=source_format(pipeline.table))
     return DerivedBench(spark, table, derivation)
 
@@ -101,7 +100,7 @@ def test_of_two_runs_at_once_one_adds_its_rows(
         return commit(*arguments, **named)
 
     def run() -> None:
-        other = DerivedBench(derived.spark, DerivedTable(derived.table.uri), derived.derivation)
+        other = DerivedBench(derived.spark, derived_at(derived.table.uri), derived.derivation)
         try:
             other.run()
         except CursorConflict as error:
@@ -132,12 +131,12 @@ def test_rows_that_a_seek_deleted_and_read_again_are_in_a_rebuilt_table_once(
 def test_a_failed_run_changes_nothing(pipeline: Pipeline, derived: DerivedBench, kind: Kind) -> None:
     land(pipeline, 100)
     derived.run()
-    version = derived.table.snapshot().delta.version()
+    version = derived.table.snapshot().version
     consumed = list(pipeline.acknowledged)
     land(pipeline, 100)
     with pytest.raises(LandingFailed):
         derived.run(transform=lambda rows: kind.transform(rows).where("raise_error('no') IS NULL"))
-    assert derived.table.snapshot().delta.version() == version
+    assert derived.table.snapshot().version == version
     kind.assert_exact(derived, consumed)
     derived.run()
     kind.assert_exact(derived, pipeline.acknowledged)
@@ -192,7 +191,9 @@ def test_the_time_zone_of_the_session_changes_no_row(
     spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
     try:
         land(pipeline, 50)
-        derived.run(transform=days, partition_by=("day",), mode=Upsert(("number",), ("at",), "hour(at) = 7"))
+        derived.run(
+            transform=days, partition_by=partitioned("day"), mode=Upsert(("number",), ("at",), "hour(at) = 7")
+        )
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     moments = [(n, datetime.fromtimestamp(n * 3600, UTC)) for n in map(number_of, pipeline.acknowledged)]

@@ -19,6 +19,7 @@ from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable
 from support.continuous_runs import ContinuousRuns
 from support.derived import DerivedBench
+from support.formats import derived_at, derived_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,13 +69,17 @@ def followed(
     """A stream of two shards, and two tables that are derived from its table."""
     pipeline.create(2)
     derived = {
-        kind: DerivedBench(spark, DerivedTable(f"{place}/{kind}"), kind.derivation(pipeline.table.uri))
+        kind: DerivedBench(spark, derived_at(f"{place}/{kind}"), kind.derivation(pipeline.table.uri))
         for kind in (APPENDED, ROLLED_UP)
     }
     appended, rolled_up = (each.table.uri for each in derived.values())
     assets = [
-        derived_table(source=pipeline.stream, table=appended)(APPENDED.transform),
-        rollup(source=pipeline.stream, table=rolled_up, by=["shard_id"])(ROLLED_UP.transform),
+        derived_table(source=pipeline.stream, table=appended, **derived_settings(appended))(
+            APPENDED.transform
+        ),
+        rollup(source=pipeline.stream, table=rolled_up, by=["shard_id"], **derived_settings(rolled_up))(
+            ROLLED_UP.transform
+        ),
     ]
     return FollowedStream(pipeline, instance, derived, assets)
 

@@ -6,10 +6,19 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets import derived_table
+from kinesis_assets import KinesisTableComponent, derived_table, rollup
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.stream_names import StreamNames
-from support.formats import raw_table_in, settings_of, table_of
+from kinesis_assets.derive.derived_table import DerivedTable
+from support.dagster_components import dagsters_own_warnings, loaded
+from support.formats import (
+    derived_iceberg,
+    derived_rows,
+    derived_settings_in,
+    raw_table_in,
+    settings_of,
+    table_of,
+)
 
 
 @pytest.fixture(params=["sql", "glue"])
@@ -39,6 +48,46 @@ def test_runs_land_each_record_once_and_a_replay_adds_what_was_lost(pipeline, ic
     pipeline.replay()
     pipeline.assert_exactly_once()
     pipeline.assert_rows_equal_positions()
+
+
+def rows_of(uri):
+    """Return the rows of a derived Iceberg table."""
+    return derived_rows(DerivedTable(uri, format=derived_iceberg(uri))).to_pylist()
+
+
+@dagsters_own_warnings
+def test_typed_tables_in_iceberg_have_each_record_once_and_their_checks_pass(pipeline, iceberg, tmp_path):
+    uri = str(tmp_path / "typed")
+    typed = derived_settings_in(derived_iceberg(uri))
+    of_counts = derived_settings_in(derived_iceberg(str(tmp_path / "counts")))
+    attributes = {"name": "typed", "source": pipeline.stream, "table": uri, "format": "json", **typed}
+    _, table = loaded(KinesisTableComponent, schema="id BIGINT", on_bad_record="separate", **attributes)
+
+    @rollup(source=pipeline.stream, upstream="typed", table=str(tmp_path / "counts"), by=["id"], **of_counts)
+    def counts(rows):
+        return rows.groupBy("id").count()
+
+    definitions = dg.Definitions.merge(
+        pipeline.project(**iceberg).definitions, table, dg.Definitions(assets=[counts])
+    )
+    project = StreamProject(pipeline.stream, definitions)
+    job = project.definitions.resolve_implicit_global_asset_job_def()
+    shards = pipeline.create(2)
+    names = ["typed", "typed_errors", "counts"]
+    for payloads in ((b'{"id": 1}', b"{}x"), (b'{"id": 1}', b'{"id": 2}', b"x")):
+        for payload in payloads:
+            pipeline.put(payload)
+        list(project.materialize(pipeline.instance, shards))
+        keys = [dg.AssetKey(name) for name in names]
+        assert job.execute_in_process(instance=pipeline.instance, asset_selection=keys).success
+    rows = {name: rows_of(str(tmp_path / name)) for name in names}
+    assert sorted(row["id"] for row in rows["typed"]) == [1, 1, 2]
+    assert sorted(row["data"] for row in rows["typed_errors"]) == [b"x", b"{}x"]
+    assert {(row["id"], row["count"]) for row in rows["counts"]} == {(1, 2), (2, 1)}
+    found = pipeline.instance.event_log_storage.get_latest_asset_check_execution_by_key(
+        [dg.AssetCheckKey(dg.AssetKey(name), check) for name in names for check in ("continuity", "lag")]
+    )
+    assert {each.evaluation.passed for each in found.values()} == {True}
 
 
 def test_an_asset_consumes_each_row_once_and_its_checks_pass(pipeline, iceberg, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
+from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.kinesis.settings import ClientSettings
 from support.attempts import Attempt, freeze_all, shards
 from support.formats import FORMATS, iceberg_of, table_of
@@ -24,11 +25,16 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_yaml_has_valid_settings() -> None:
-    settings = [StreamSettings(**yaml.safe_load(block)["attributes"]) for block in blocks("yaml")]
-    opened = [each.iceberg_catalog("clicks_raw", lambda _: ClientSettings()) for each in settings]
+    kinds = {"KinesisStreamComponent": StreamSettings, "KinesisTableComponent": TableSettings}
+    opened = []
+    for block in map(yaml.safe_load, blocks("yaml")):
+        settings = kinds[block["type"].rpartition(".")[2]](**block["attributes"])
+        name = block["attributes"].get("name", "clicks_raw")
+        opened.append(settings.iceberg_catalog(name, lambda _: ClientSettings()))
     assert [(each.type, each.identifier) for each in opened] == [
         ("rest", ("lake", "clicks_raw")),
         ("glue", ("lake", "clicks_raw")),
+        ("rest", ("lake", "orders")),
     ]
 
 

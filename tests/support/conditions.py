@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kinesis_assets.table.delta.sql import condition
+from kinesis_assets.table.row_conditions import condition
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
-
 from kinesis_assets.derive.maintenance import maintain as maintain_derived_table
 from kinesis_assets.derive.run import derive
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits
+from support.formats import derived_rows, source_format
 from support.maintained_table import days_from_now
 
 if TYPE_CHECKING:
@@ -59,8 +58,13 @@ class DerivedBench:
         return derive(self.spark, self.table, replace(self.derivation, **changes))
 
     @property
+    def as_source(self) -> dict[str, Any]:
+        """The fields of a derivation from this table."""
+        return {"source": self.table.uri, "source_format": source_format(self.table)}
+
+    @property
     def rows(self) -> pa.Table:
-        return DeltaTable(self.table.folder.uri).to_pyarrow_table()
+        return derived_rows(self.table)
 
     def values(self, *columns: str) -> list[Any]:
         """Return the values of some columns, sorted; tuples if there are several."""

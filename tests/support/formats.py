@@ -1,8 +1,9 @@
-"""Raw tables in each format. Tests of what all formats have in common run on one of them, see `FORMAT`."""
+"""Tables in each format. Tests of what all formats have in common run on one of them, see `FORMAT`."""
 
 from __future__ import annotations
 
 import os
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.iceberg_table import IcebergDerived
 from kinesis_assets.table.data_file import TABLE_SCHEMA
+from kinesis_assets.table.format import DerivedIn
 from kinesis_assets.table.iceberg.catalog import IcebergCatalog
-from kinesis_assets.table.iceberg.raw_table import IcebergFormat, IcebergSnapshot
-from kinesis_assets.table.iceberg.versions import states
+from kinesis_assets.table.iceberg.history import states
+from kinesis_assets.table.iceberg.raw_table import IcebergFormat
+from kinesis_assets.table.iceberg.version import IcebergVersion
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.table import PositionedTable
 
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from kinesis_assets.table.format import RawFormat
+    from kinesis_assets.table.format import SourceFormat
     from support.iceberg.catalogs import TestCatalog
 
 FORMATS = ("delta", "iceberg")
@@ -41,16 +46,72 @@ def raw_table(uri: str, policy: TablePolicy = TablePolicy()) -> PositionedTable:
     return table_of(FORMAT, uri, policy, snapshots_kept=SNAPSHOTS_KEPT)
 
 
+def derived_at(uri: str, policy: TablePolicy = TablePolicy()) -> DerivedTable:
+    """Return a derived table in the format of the tests, which may not exist yet."""
+    return DerivedTable(uri, policy, format=derived_format(uri))
+
+
+def derived_format(uri: str) -> DerivedIn | None:
+    """Return the format of a derived table in the format of the tests; None for Delta Lake.
+
+    The catalog of an Iceberg table is beside it. The name of its folder is that of the table there.
+    """
+    return None if FORMAT == "delta" else derived_iceberg(uri)
+
+
+def derived_iceberg(uri: str) -> DerivedIn:
+    """Return the format of a derived Iceberg table, see `derived_format`."""
+    path = Path(uri)
+    name = re.sub(r"[^a-z0-9]", "_", path.name.lower())
+    catalog = sqlite_catalog(path.parent, f"derived_{name}", snapshots_kept=SNAPSHOTS_KEPT)
+    return DerivedIn(partial(IcebergDerived, catalog=catalog))
+
+
+def derived_in(catalog: TestCatalog, name: str, **changes: str) -> DerivedIn:
+    """Return the format of a derived table in a catalog, with a name there.
+
+    Args:
+        changes: Properties of the catalog that differ.
+    """
+    found = _catalog_of(catalog, name, SNAPSHOTS_KEPT, **changes)
+    return DerivedIn(partial(IcebergDerived, catalog=found))
+
+
+def partitioned(*columns: str) -> tuple[str, ...]:
+    """Return partition columns of a derived table, which an Iceberg table does not have."""
+    return columns if FORMAT == "delta" else ()
+
+
+def derived_rows(table: DerivedTable) -> pa.Table:
+    """Return the rows of a derived table, read by another library."""
+    if isinstance(table.format, IcebergDerived):
+        return iceberg_of(table).scan().to_arrow()
+    return DeltaTable(table.folder.uri).to_pyarrow_table()
+
+
 def settings_of(table: PositionedTable) -> dict[str, Any]:
     """Return the settings of a stream for the format of a table."""
     if not isinstance(table.format, IcebergFormat):
         return {}
-    catalog = table.format._catalog
+    return {"format": "iceberg", **_settings_of(table.format._catalog)}
+
+
+def derived_settings(uri: str) -> dict[str, Any]:
+    """Return the settings of a derived table for the format of the tests."""
+    format_ = derived_format(uri)
+    return {} if format_ is None else derived_settings_in(format_)
+
+
+def derived_settings_in(format_: DerivedIn) -> dict[str, Any]:
+    """Return the settings of a derived Iceberg table for its catalog."""
+    return {"table_format": "iceberg", **_settings_of(format_.of.keywords["catalog"])}
+
+
+def _settings_of(catalog: IcebergCatalog) -> dict[str, Any]:
     named = {"database": catalog.namespace, "name": catalog.name, "catalog_name": catalog.catalog_name}
     address = {} if catalog.uri is None else {"uri": catalog.uri}
     properties = {key: value for key, value in catalog.properties.items() if "access-key" not in key}
     return {
-        "format": "iceberg",
         "catalog": {"type": catalog.type, **address, **named, **properties},
         "keep_snapshots": catalog.snapshots_kept,
     }
@@ -76,8 +137,13 @@ def raw_table_in(
         folder: Path or URI of the table.
         changes: Properties of the catalog that differ.
     """
+    found = _catalog_of(catalog, name, snapshots_kept, **changes)
+    return PositionedTable(folder, policy, format=partial(IcebergFormat, catalog=found))
+
+
+def _catalog_of(catalog: TestCatalog, name: str, snapshots_kept: int, **changes: str) -> IcebergCatalog:
     properties = {**catalog.properties, **changes}
-    found = IcebergCatalog(
+    return IcebergCatalog(
         properties.pop("type"),
         catalog.namespace,
         name,
@@ -87,7 +153,6 @@ def raw_table_in(
         catalog_name=catalog.name,
         snapshots_kept=snapshots_kept,
     )
-    return PositionedTable(folder, policy, format=partial(IcebergFormat, catalog=found))
 
 
 def format_of(table: PositionedTable) -> str:
@@ -107,8 +172,10 @@ def table_of(format_: str, uri: str, policy: TablePolicy = TablePolicy(), **sett
     return PositionedTable(uri, policy, format=partial(IcebergFormat, catalog=catalog))
 
 
-def source_format(table: PositionedTable) -> RawFormat | None:
+def source_format(table: PositionedTable | DerivedTable) -> SourceFormat | None:
     """Return the format of a table as derivations from it name it."""
+    if isinstance(table, DerivedTable):
+        return derived_format(table.uri)
     return table._format_of if isinstance(table.format, IcebergFormat) else None
 
 
@@ -117,10 +184,10 @@ def reopened(table: PositionedTable, policy: TablePolicy | None = None) -> Posit
     return PositionedTable(table.uri, policy or table.policy, format=table._format_of)
 
 
-def iceberg_of(table: PositionedTable) -> Table:
+def iceberg_of(table: PositionedTable | DerivedTable) -> Table:
     """Return the newest version of an Iceberg table, as pyiceberg opens it."""
     snapshot = table.snapshot()
-    assert isinstance(snapshot, IcebergSnapshot)
+    assert isinstance(snapshot, IcebergVersion)
     return snapshot.iceberg
 
 

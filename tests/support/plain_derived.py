@@ -14,7 +14,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from kinesis_assets.derive.commit import commit, named_files
 from kinesis_assets.derive.commit_entry import Redriven
@@ -28,10 +27,12 @@ from kinesis_assets.derive.data_files import (
 )
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.maintenance import maintain
-from kinesis_assets.derive.new_rows import new_rows
+from kinesis_assets.derive.new_rows import new_rows, rows_since
 from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.table.commit_ids import new_id
+from support.formats import derived_at, derived_format, derived_rows
 from support.table_folder import folder_of
 from support.timing import WRITING
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.data_file import TableFile
+    from kinesis_assets.table.format import DerivedIn
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.policy import TablePolicy
 
@@ -65,6 +67,7 @@ class PlainDerived:
         source: The id of its source.
         partitioned: Whether `part` is a partition column.
         role: The role that accesses the table.
+        format: Its format; by default that of the tests. An Iceberg table is never partitioned.
     """
 
     def __init__(
@@ -75,14 +78,19 @@ class PlainDerived:
         partitioned: bool = True,
         policy: TablePolicy = WRITING,
         role: AssumedRole | None = None,
+        format: DerivedIn | None = None,  # noqa: A002  # as that of a table
     ) -> None:
-        self.table = DerivedTable(str(path), policy, role)
+        format_ = format or derived_format(str(path))
+        self.table = DerivedTable(str(path), policy, role, format_)
         fields = [
             {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in _TYPES.items()
         ]
         self.table.open_or_create(
-            source, {"type": "struct", "fields": fields}, ["part"] if partitioned else []
+            source,
+            {"type": "struct", "fields": fields},
+            ["part"] if partitioned and format_ is None else [],
         )
+        self._format = format_
         self._source = source
         self._commits = 0
 
@@ -90,7 +98,7 @@ class PlainDerived:
         """Copy the table to a folder, which may already contain its first versions, and return the copy."""
         shutil.copytree(folder_of(self.table), path, dirs_exist_ok=True)
         copy = copy_of(self)
-        copy.table = DerivedTable(str(path), self.table.policy)
+        copy.table = derived_at(str(path), self.table.policy)
         return copy
 
     # Commits
@@ -127,8 +135,7 @@ class PlainDerived:
         """Write the files of a commit, and return the function that commits them."""
         base, batch_id = self.table.snapshot(), new_id(self.table.clock)
         rows = list(rows)
-        partition_by = base.delta.metadata().partition_columns
-        job = writing_job(self.table, base.schema, partition_by, batch_id)
+        job = writing_job(self.table, base.file_schema, base.partition_columns, batch_id)
         kept, changed = (
             DerivedFileWriter(job),
             DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/"),
@@ -139,8 +146,7 @@ class PlainDerived:
                 new = pc.is_in(batch["key"], pa.array([key for key, _, _ in rows], pa.int64()))
                 kept.write(batch.filter(pc.invert(new)))
                 changed.write(batch.filter(new))
-        schema = pa.schema(base.delta.schema().to_arrow())
-        kept.write(_batch(schema, rows, batch_id))
+        kept.write(_batch(base.file_schema, rows, batch_id))
         job_apart = replace(job, schema=_ERRORS, partition_by=())
         errors_files = None if errors is None else _separated(errors, job_apart)
         again = None
@@ -182,7 +188,8 @@ class PlainDerived:
         """Append what is new in another table, as a table that is derived from it does."""
         newest = self.table.snapshot().newest
         cursor = None if newest is None else newest.cursor
-        rows = new_rows(source.table.uri, cursor, max_bytes=max_bytes)
+        opened = open_source(source.table.uri, format=source._format)
+        rows = rows_since(opened, cursor, max_bytes)
         if newest is not None and rows.cursor == cursor:
             return None
         snapshot = source.table.snapshot()
@@ -205,18 +212,18 @@ class PlainDerived:
     @property
     def id(self) -> str:
         """The table's id."""
-        return str(self.table.snapshot().delta.metadata().id)
+        return self.table.snapshot().id
 
     @property
     def rows(self) -> Counter[Row]:
         """The rows of the table."""
-        found = DeltaTable(self.table.uri).to_pyarrow_table(columns=list(COLUMNS)).to_pydict()
+        found = derived_rows(self.table).select(COLUMNS).to_pydict()
         return Counter(zip(*(found[name] for name in COLUMNS), strict=True))
 
     @property
     def batch_ids(self) -> Counter[int]:
         """The number of rows by batch id."""
-        return Counter(DeltaTable(self.table.uri).to_pyarrow_table()[BATCH_COLUMN].to_pylist())
+        return Counter(derived_rows(self.table)[BATCH_COLUMN].to_pylist())
 
     @property
     def active(self) -> set[str]:
@@ -233,7 +240,7 @@ class PlainDerived:
 
     def read(self, snapshot: DerivedSnapshot, file: TableFile) -> Iterable[pa.RecordBatch]:
         """Read a file of a version of the table."""
-        return rows_of_file(self.table.files, file, pa.schema(snapshot.delta.schema().to_arrow()))
+        return rows_of_file(self.table.files, file, snapshot.file_schema)
 
     def _files_with(self, snapshot: DerivedSnapshot, keys: set[int]) -> list[TableFile]:
         return [

@@ -12,8 +12,8 @@ from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.write import writing_job
+from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.delta.version import arrow_schema
 from support.timing import WRITING
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class PlainRouter:
 
     def append(self, *rows: tuple[str, str | None], counts: RecordCounts | None = None) -> DerivedCommit:
         base, batch_id = self.table.snapshot(), new_id(self.table.clock)
-        writer = DerivedFileWriter(writing_job(self.table, base.schema, ["route"], batch_id))
+        writer = DerivedFileWriter(writing_job(self.table, base.file_schema, ["route"], batch_id))
         schema = arrow_schema(base.schema)
         found = [
             {"data": data, "commit_order": "1", "route": route, BATCH_COLUMN: batch_id}

@@ -6,18 +6,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
-
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.derived_settings import parse_deleted_for
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derivation import Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
+from support.formats import derived_at, derived_format, derived_rows
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.commit_entry import DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedTable
     from support.bench import Bench
     from support.derived import DerivedBench
 
@@ -45,11 +44,12 @@ class TypedBench:
     def errors(self, schema: str = "id INT, amount DOUBLE", **settings: Any) -> list[dict[str, Any]]:
         """Consume what is new into the table of errors, and return its rows."""
         self.run_errors(schema, **settings)
-        return DeltaTable(self.errors_table.folder.uri).to_pyarrow_table().to_pylist()
+        rows: list[dict[str, Any]] = derived_rows(self.errors_table).to_pylist()
+        return rows
 
     @property
     def errors_table(self) -> DerivedTable:
-        return DerivedTable(f"{self.derived.table.uri}_errors")
+        return derived_at(f"{self.derived.table.uri}_errors")
 
     def run_errors(
         self,
@@ -62,7 +62,10 @@ class TypedBench:
         derived = replace(self.derived, table=self.errors_table)
         source = f"{self.derived.table.uri}/{ERRORS_FOLDER}"
         transform = self._rows(schema, settings).of_errors
-        return derived.run(transform=transform, source=source, on_deleted=on_deleted)
+        source_format = derived_format(self.derived.table.uri)
+        return derived.run(
+            transform=transform, source=source, source_format=source_format, on_deleted=on_deleted
+        )
 
     def run(self, schema: str = "id INT, amount DOUBLE", **settings: Any) -> list[DerivedCommit]:
         """Consume what is new into the table."""
@@ -86,4 +89,4 @@ class TypedBench:
         return self.derived.values(*columns)
 
     def is_missing(self) -> bool:
-        return not DeltaTable.is_deltatable(self.derived.table.folder.uri)
+        return self.derived.table.existing() is None

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import CommitEntries, DerivedSnapshot
     from kinesis_assets.derive.source import Source
     from kinesis_assets.kinesis.role import AssumedRole
-    from kinesis_assets.table.format import RawFormat
+    from kinesis_assets.table.format import SourceFormat
 
 
 _MAX_COMMITS = 200
@@ -251,7 +251,7 @@ class DerivedState:
     @classmethod
     def of(cls, table: CheckedTable) -> DerivedState:
         """Read a table before its source is opened, which then has all that the table has consumed."""
-        snapshot = DerivedTable(table.uri, role=table.role).existing()
+        snapshot = DerivedTable(table.uri, role=table.role, format=table.format).existing()
         try:
             return cls(snapshot, None if snapshot is None else snapshot.newest)
         except PositionsUnreadable:
@@ -272,7 +272,7 @@ class DerivedEvaluation:
         state: DerivedState,
         before: DerivedProgress,
         now: float,
-        open_source: Callable[[str, AssumedRole | None, RawFormat | None], Source] = open_source,
+        open_source: Callable[[str, AssumedRole | None, SourceFormat | None], Source] = open_source,
         *,
         entries: CatalogEntries | None = None,
     ) -> None:
@@ -294,8 +294,9 @@ class DerivedEvaluation:
 
     def _of_catalog(self) -> Iterator[CheckResult]:
         snapshot, catalog = self._state.snapshot, self._table.catalog
-        if self._entries is not None and snapshot is not None and catalog:
-            result = self._entries.check(self._checks.catalog, self._table.key, catalog, snapshot)
+        version = None if snapshot is None else snapshot.registrable
+        if self._entries is not None and version is not None and catalog:
+            result = self._entries.check(self._checks.catalog, self._table.key, catalog, version)
             if result is not None:
                 yield result
 

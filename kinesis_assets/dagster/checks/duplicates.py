@@ -81,7 +81,7 @@ def _count(table: CheckedTable, spark: SparkSession) -> tuple[int, int]:
     from kinesis_assets.spark.session import wrap_spark_errors  # noqa: PLC0415
 
     try:
-        snapshot = open_source(table.uri, table.role).snapshot
+        snapshot = open_source(table.uri, table.role, table.format).snapshot
     except TableMissing:
         return 0, 0
     files = snapshot.data_files()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.stream import ListedShards, OpenStream
     from kinesis_assets.derive.source import Source
     from kinesis_assets.kinesis.role import AssumedRole
-    from kinesis_assets.table.format import RawFormat
+    from kinesis_assets.table.format import SourceFormat
     from kinesis_assets.table.run_files.pause import Pause
     from kinesis_assets.table.snapshot import TableSnapshot
 
@@ -259,7 +259,7 @@ def _evaluated(
     before: DerivedProgress,
     *,
     now: float,
-    opened: Callable[[str, AssumedRole | None, RawFormat | None], Source],
+    opened: Callable[[str, AssumedRole | None, SourceFormat | None], Source],
     entries: CatalogEntries | None,
 ) -> tuple[list[dg.AssetCheckEvaluation], DerivedProgress]:
     """Return the results of a table that are to be reported, and what is remembered."""
@@ -284,7 +284,7 @@ def _evaluation(
     state: DerivedState,
     before: DerivedProgress,
     now: float,
-    opened: Callable[[str, AssumedRole | None, RawFormat | None], Source],
+    opened: Callable[[str, AssumedRole | None, SourceFormat | None], Source],
     *,
     entries: CatalogEntries | None,
 ) -> DerivedEvaluation | Exception:

@@ -14,6 +14,7 @@ from kinesis_assets.dagster.derived.typed_rows import TypedRows, column_lineage,
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings
 from kinesis_assets.dagster.settings.check_settings import OFF
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.settings.table_format_settings import DerivedTableFormat
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.decoders.formats import SchemaKind
@@ -104,9 +105,9 @@ def typed_assets(
             table=f"{settings.table.rstrip('/')}_errors",
             on_deleted=settings.on_deleted,
             max_bytes=settings.max_bytes,
-            catalog=_catalog_of_errors(settings.catalog),
             checks={**settings.checks, **_NOT_OF_ERRORS},
             **settings.of(AssetSettings),
+            **{**settings.of(DerivedTableFormat), "catalog": _catalog_of_errors(settings.catalog)},
         )
         description = f"The records that could not be decoded for {key.to_user_string()}."
         assets.append(

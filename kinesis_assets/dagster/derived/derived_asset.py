@@ -208,6 +208,7 @@ def _asset(
         routes=tuple(routes),
         is_router=is_router,
         catalog=settings.catalog,
+        format=settings.format_of(key.path[-1]),
     )
 
     @shown_as_failures()
@@ -215,10 +216,11 @@ def _asset(
         context: dg.AssetExecutionContext, opened: OpenStream, own: dg.AssetKey
     ) -> dg.MaterializeResult[Any]:
         with consumption.heartbeat(context):
-            progress = report_missing_events(context, opened, own, settings.table)
+            table = consumption.open_table(opened.role)
+            progress = report_missing_events(context, opened, own, table)
             spark = opened.start_spark()
             commits = list(consumption.commits(context, own, spark))
-            metadata, _ = metadata_after(progress, commits, totals_of_table(settings.table, opened.role))
+            metadata, _ = metadata_after(progress, commits, totals_of_table(table))
             return dg.MaterializeResult(asset_key=own, metadata=metadata)
 
     def derived() -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
@@ -252,7 +254,7 @@ def _asset(
                 description=settings.description
                 or description
                 or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
-                metadata={**definition_metadata(settings.table), **metadata},
+                metadata={**definition_metadata(settings.table, settings.table_format), **metadata},
                 freshness_policy=policy_of(settings.freshness),
             )
         ],

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.commit_entry import DerivedCommit
-    from kinesis_assets.kinesis.role import AssumedRole
+    from kinesis_assets.derive.derived_table import DerivedTable
 
 
 COMPARED = "compared"
@@ -54,7 +54,7 @@ _NEWEST_EVENTS = 100
 
 
 def report_missing_events(
-    context: dg.AssetExecutionContext, opened: OpenStream, key: dg.AssetKey, table: str
+    context: dg.AssetExecutionContext, opened: OpenStream, key: dg.AssetKey, table: DerivedTable
 ) -> ComparisonProgress:
     """Report the commits of a derived table that have no event, one event for each run that made them.
 
@@ -64,14 +64,11 @@ def report_missing_events(
     Returns:
         The progress of the comparison, for `metadata_after` of the events of this run.
     """
-    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
-
     instance = context.instance
     records = instance.fetch_materializations(key, limit=_NEWEST_EVENTS).records
     events = [record.asset_materialization for record in records if record.asset_materialization]
     before = max(map(_progress_of, events), key=lambda progress: progress.through or 0, default=_NOTHING)
-    opened_table = DerivedTable(table, role=opened.role)
-    snapshot = opened_table.existing()
+    snapshot = table.existing()
     newest = None if snapshot is None else snapshot.newest
     if newest is None:
         return before
@@ -80,7 +77,7 @@ def report_missing_events(
     unfinished = _unfinished(instance, opened, runs)
     waiting = [segment for segment in segments if segment.runs and unfinished.issuperset(segment.runs)]
     found = {
-        segment: read_links(opened_table.entries.at, segment, MAX_COMMITS)
+        segment: read_links(table.entries.at, segment, MAX_COMMITS)
         for segment in segments
         if segment not in waiting
     }
@@ -197,12 +194,10 @@ _ROWS = "dagster/row_count"
 _log = logging.getLogger(__name__)
 
 
-def totals_of_table(table: str, role: AssumedRole | None = None) -> dict[str, Any]:
+def totals_of_table(table: DerivedTable) -> dict[str, Any]:
     """Return the event metadata of a table as it is now; empty if it cannot be read."""
-    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
-
     try:
-        snapshot = DerivedTable(table, role=role).snapshot()
+        snapshot = table.snapshot()
         totals, columns = snapshot.totals(), derived_columns(snapshot.schema)
     except TableError as error:
         _log.warning("the event does not have the rows of the table: %s", error)
@@ -215,16 +210,15 @@ def totals_of_table(table: str, role: AssumedRole | None = None) -> dict[str, An
 class RunningTotals:
     """The totals of a table in a continuous run, which commits too often to read the log each time."""
 
-    table: str
+    table: DerivedTable
     clock: Callable[[], float] = time.monotonic
-    role: AssumedRole | None = None
     _known: dict[str, Any] = field(default_factory=dict, init=False)
     _read_at: float = field(default=float("-inf"), init=False)
 
     def after(self, commit: DerivedCommit) -> dict[str, Any]:
         """Return the event metadata of the table after a commit."""
         if self.clock() - self._read_at >= READ_INTERVAL:
-            self._known, self._read_at = totals_of_table(self.table, self.role), self.clock()
+            self._known, self._read_at = totals_of_table(self.table), self.clock()
         elif _ROWS in self._known:
             self._known = self._known | {_ROWS: self._known[_ROWS] + commit.rows - commit.deleted}
         return self._known

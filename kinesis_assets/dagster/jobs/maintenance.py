@@ -28,6 +28,7 @@ from kinesis_assets.errors import (
 )
 
 if TYPE_CHECKING:
+    from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.derive.policy import Retention
     from kinesis_assets.table.maintenance.retention import Needed
     from kinesis_assets.table.maintenance.steps import Step
@@ -71,7 +72,7 @@ def build_maintenance_job(
         partitions = prune_partitions(opened, context.instance, dry_run=config.dry_run)
         due: dict[dg.AssetKey, Iterator[Step]] = {names.raw_key: chain(raw_steps, partitions)}
         due |= {
-            key: derived_steps(opened, each.table, each.retention, dry_run=config.dry_run)
+            key: derived_steps(opened, each.open_table(opened.role), each.retention, dry_run=config.dry_run)
             for key, each in derived.items()
         }
         for key, steps in due.items():
@@ -97,7 +98,6 @@ def _needed(opened: OpenStream, names: StreamNames, derived: Mapping[dg.AssetKey
     allowed.
     """
     from kinesis_assets.derive.backlog import first_unconsumed_date  # noqa: PLC0415  # its runs alone
-    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
     from kinesis_assets.derive.source_tables import RawSource  # noqa: PLC0415  # as above
     from kinesis_assets.table.maintenance.retention import Needed  # noqa: PLC0415  # as above
 
@@ -109,7 +109,7 @@ def _needed(opened: OpenStream, names: StreamNames, derived: Mapping[dg.AssetKey
             continue
         try:
             try:
-                newest = DerivedTable(consumption.table, role=opened.role).snapshot().newest
+                newest = consumption.open_table(opened.role).snapshot().newest
             except TableMissing:
                 continue
             if newest is None:
@@ -137,7 +137,7 @@ def _raw_steps(opened: OpenStream, run_id: str, needed: "Needed", *, dry_run: bo
 
 
 def derived_steps(
-    opened: OpenStream, uri: str, retention: "Retention | None" = None, *, dry_run: bool
+    opened: OpenStream, table: "DerivedTable", retention: "Retention | None" = None, *, dry_run: bool
 ) -> "Iterator[Step]":
     """Perform the due steps of a derived table, by the time of its stream's service.
 
@@ -147,10 +147,8 @@ def derived_steps(
     Yields:
         Each step after it is done. Raises as `derive.maintenance.maintain`.
     """
-    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
     from kinesis_assets.derive.maintenance import maintain  # noqa: PLC0415  # as above
 
-    table = DerivedTable(uri, role=opened.role)
     service_time = opened.client.describe().service_time
     yield from maintain(table, service_time, retention=retention, dry_run=dry_run)
 

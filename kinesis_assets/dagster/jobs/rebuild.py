@@ -46,11 +46,10 @@ def rebuild_asset(
         InvalidInput: The stream has no such derived table, or the code location does not have its source.
     """
     from kinesis_assets.derive import rebuild  # noqa: PLC0415  # definitions open no table
-    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415
     from kinesis_assets.derive.source_tables import open_source  # noqa: PLC0415
 
     key, consumption, derivation = table_of(assets, opened, asset)
-    table = DerivedTable(consumption.table, role=opened.role)
+    table = consumption.open_table(opened.role)
     if take_over:
         result = rebuild.take_over(table, derivation.definition, by=by, apply=apply)
     else:

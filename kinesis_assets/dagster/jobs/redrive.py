@@ -42,7 +42,6 @@ def redrive_asset(
     Raises:
         InvalidInput: The stream has no such table, or it keeps no bad records.
     """
-    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # definitions open no table
     from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415
 
     key, consumption, derivation = table_of(assets, opened, asset)
@@ -59,17 +58,17 @@ def redrive_asset(
             "again with `kinesis-assets rebuild`"
         )
     of_errors = [
-        each.table
+        each
         for each in derived_tables(assets, opened.names).values()
         if each.of_errors and each.upstream == key
     ]
-    table = DerivedTable(consumption.table, role=opened.role)
+    table = consumption.open_table(opened.role)
     table.snapshot()  # a missing table is an error before Spark is started
     spark = opened.start_spark()
     check_executors(spark, f"table {table.uri}", table.folder)
     from kinesis_assets.derive.redrive import redrive  # noqa: PLC0415  # loads PySpark
 
-    errors = DerivedTable(of_errors[0], role=opened.role) if of_errors else None
+    errors = of_errors[0].open_table(opened.role) if of_errors else None
     result = redrive(spark, table, derivation, errors=errors, by=by, apply=apply)
     facts = {
         "asset": asset,
@@ -105,9 +104,10 @@ def build_redrive_job(
         from kinesis_assets.dagster.derived.derived_events import totals_of_table  # noqa: PLC0415  # only its runs need it
 
         opened = open_stream(context.resources, names)
+        known = assets_of_location(context) if assets is None else assets
         facts, commit = redrive_asset(
             opened,
-            assets_of_location(context) if assets is None else assets,
+            known,
             config.asset,
             by=context.run_id,
             apply=config.apply,
@@ -115,7 +115,8 @@ def build_redrive_job(
         context.log.info(", ".join(f"{key}: {value}" for key, value in facts.items()))
         if commit is not None:
             key = dg.AssetKey.from_user_string(config.asset)
-            metadata = derived_metadata([commit], totals_of_table(facts["table"], opened.role))
+            _, consumption, _ = table_of(known, opened, config.asset)
+            metadata = derived_metadata([commit], totals_of_table(consumption.open_table(opened.role)))
             context.log_event(dg.AssetMaterialization(key, metadata=metadata))
         elif config.apply:
             context.log.info("There is nothing to change: no record can be decoded now.")

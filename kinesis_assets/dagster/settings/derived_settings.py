@@ -11,9 +11,9 @@ import dagster as dg
 from pydantic import AfterValidator, Field, model_validator
 
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings, DescribedAsset
-from kinesis_assets.dagster.settings.catalog_settings import RegisteredTable
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks, DerivedChecksField
 from kinesis_assets.dagster.settings.settings_base import UNIT, Columns, Settings, valid
+from kinesis_assets.dagster.settings.table_format_settings import DerivedTableFormat
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted, Retention
 from kinesis_assets.errors import InvalidInput
@@ -74,12 +74,12 @@ class ConsumptionSettings(Settings):
         examples=["latest_orders"],
     )
     table: Annotated[str, valid(TableFolder.at)] = Field(
-        description="Path or URI (s3://, file://) of the Delta table. The first run creates it.",
+        description="Path or URI (s3://, file://) of the table. The first run creates it.",
         examples=["s3://my-lake/orders"],
     )
     partition_by: Columns = Field(
         default=(),
-        description="Partition columns of a new table: texts, dates or integers.",
+        description="Partition columns of a new Delta table: texts, dates or integers.",
         examples=[["order_date"]],
     )
     on_deleted: OnDeleted = Field(
@@ -98,7 +98,7 @@ class ConsumptionSettings(Settings):
     )
 
 
-class DerivedSettings(DescribedAsset, AssetSettings, RegisteredTable, ConsumptionSettings):
+class DerivedSettings(DescribedAsset, AssetSettings, DerivedTableFormat, ConsumptionSettings):
     """The settings that all derived tables have."""
 
     known_at_load: ClassVar = frozenset({"name", "source", "upstream", "group_name", "time_zone"})
@@ -137,9 +137,9 @@ class DerivedSettings(DescribedAsset, AssetSettings, RegisteredTable, Consumptio
     @property
     def _parsed_checks(self) -> DerivedChecks:
         checks = DerivedChecks.parse(self.checks)
-        if self.catalog:
+        if self.registration:
             return checks
-        return checks.without(["catalog"], "only of a table with the setting catalog")
+        return checks.without(["catalog"], "only of a Delta table with the setting catalog")
 
     @property
     def retention(self) -> Retention | None:
@@ -151,6 +151,12 @@ class DerivedSettings(DescribedAsset, AssetSettings, RegisteredTable, Consumptio
     @model_validator(mode="after")
     def _check_checks(self) -> Self:
         _ = self.checks_of_table
+        return self
+
+    @model_validator(mode="after")
+    def _check_partitions(self) -> Self:
+        if self.is_iceberg and self.partition_by:
+            raise InvalidInput("partition_by: only of a Delta table; remove it, or set table_format to delta")
         return self
 
     @model_validator(mode="after")

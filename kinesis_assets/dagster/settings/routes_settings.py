@@ -203,6 +203,11 @@ class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of 
     def _check_routes(self) -> Self:
         if self.format is None:
             raise InvalidInput("format: required, to decode the documents of the routes")
+        if "type" in self.catalog:
+            raise InvalidInput(
+                "catalog: type: only of an Iceberg table, and a router is a Delta table; give the routes "
+                "table_format and catalog instead"
+            )
         _ = self.router.checks_of_table
         format_ = find_format(self.format)
         _refuse_equal(self.name, self.table, self.tables)

@@ -1,4 +1,4 @@
-"""The settings `format` and `catalog` of a raw table, and what Iceberg needs besides."""
+"""The settings of the format and the catalog of a raw or derived table, and what Iceberg needs besides."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping  # noqa: TC003  # pydantic evaluates the annotations
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -21,6 +21,7 @@ from kinesis_assets.dagster.settings.catalog_settings import (
 )
 from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, map_schema, valid
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.format import DerivedIn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,15 +171,15 @@ def entry_of(catalog: Mapping[str, str], place: Place, asset: str) -> tuple[obje
     return (*address, settings.database, settings.name_of(asset))
 
 
-class RawTableFormat(RegisteredTable):
-    """The format of a raw table."""
+class TableInFormat(RegisteredTable):
+    """A table in a format.
 
-    format: TableFormat = Field(
-        default="delta",
-        description="Format of the raw table. Iceberg needs a catalog. The tables that are derived from it "
-        "are Delta tables; see docs/iceberg.md.",
-        examples=["iceberg"],
-    )
+    Attributes:
+        named_by: The setting with the name of the format.
+    """
+
+    named_by: ClassVar[str]
+
     catalog: Annotated[Mapping[str, str], valid(_check), SchemaFrom(_schema)] = Field(
         default={},
         description="Of a Delta table, where it is registered in the AWS Glue Data Catalog: a map with "
@@ -204,9 +205,10 @@ class RawTableFormat(RegisteredTable):
     )
 
     @model_validator(mode="after")
-    def _check_format(self) -> Self:
-        if self.format == "delta":
-            others = RawTableFormat.model_fields
+    def _check_catalog(self) -> Self:
+        named = f"{self.named_by}: iceberg"
+        if not self.is_iceberg:
+            others = TableInFormat.model_fields
             changed = [
                 name
                 for name in ("keep_snapshots", "keep_snapshot_hours")
@@ -215,32 +217,29 @@ class RawTableFormat(RegisteredTable):
             if "type" in self.catalog:
                 changed.append("catalog: type")
             if changed:
-                raise InvalidInput(f"{changed[0]}: only with format: iceberg")
+                raise InvalidInput(f"{changed[0]}: only with {named}")
             return self
         if not self.catalog:
             raise InvalidInput(
-                "format: iceberg needs the setting catalog, such as {type: rest, uri: ..., database: lake}"
+                f"{named} needs the setting catalog, such as {{type: rest, uri: ..., database: lake}}"
             )
         if "type" not in self.catalog:
             raise InvalidInput(
                 "catalog: type: give that of the catalog of the Iceberg table: sql, rest or glue"
             )
         if find_spec("pyiceberg") is None:
-            raise InvalidInput("format: iceberg needs pyiceberg: pip install 'kinesis-assets[iceberg]'")
+            raise InvalidInput(f"{named} needs pyiceberg: pip install 'kinesis-assets[iceberg]'")
         return self
+
+    @property
+    def is_iceberg(self) -> bool:
+        """Whether it is an Iceberg table."""
+        return bool(getattr(self, self.named_by) == "iceberg")
 
     @property
     def registration(self) -> Mapping[str, str]:
         """Where a Delta table is registered, see `catalog_of`. An Iceberg table is in its catalog anyway."""
-        return self.catalog if self.format == "delta" else {}
-
-    def format_of(
-        self, asset: str, glue_settings: Callable[[Connection], ClientSettings]
-    ) -> RawFormat | None:
-        """Return what opens the table in its format; None for Delta Lake. The arguments are as below."""
-        if self.format == "delta":
-            return None
-        return partial(_iceberg_format, self, asset, glue_settings)
+        return {} if self.is_iceberg else self.catalog
 
     def iceberg_catalog(
         self, asset: str, glue_settings: Callable[[Connection], ClientSettings]
@@ -268,6 +267,49 @@ class RawTableFormat(RegisteredTable):
         )
 
 
+class RawTableFormat(TableInFormat):
+    """The format of a raw table."""
+
+    named_by: ClassVar = "format"
+
+    format: TableFormat = Field(
+        default="delta",
+        description="Format of the raw table. Iceberg needs a catalog; see docs/iceberg.md.",
+        examples=["iceberg"],
+    )
+
+    def format_of(
+        self, asset: str, glue_settings: Callable[[Connection], ClientSettings]
+    ) -> RawFormat | None:
+        """Return what opens the table in its format; None for Delta Lake.
+
+        The arguments are those of `iceberg_catalog`.
+        """
+        return partial(_iceberg_format, self, asset, glue_settings) if self.is_iceberg else None
+
+
+class DerivedTableFormat(TableInFormat):
+    """The format of a derived table."""
+
+    named_by: ClassVar = "table_format"
+
+    table_format: TableFormat = Field(
+        default="delta",
+        description="Format of the table. Iceberg needs a catalog; see docs/iceberg.md.",
+        examples=["iceberg"],
+    )
+
+    @model_validator(mode="after")
+    def _check_type(self) -> Self:
+        if self.is_iceberg and self.catalog.get("type") == "glue":
+            raise InvalidInput("catalog: type: glue: only of a raw table; give sql or rest")
+        return self
+
+    def format_of(self, asset: str) -> DerivedIn | None:
+        """Return what opens the table in its format; None for Delta Lake. The argument is as above."""
+        return DerivedIn(partial(_derived_format, self, asset)) if self.is_iceberg else None
+
+
 def _iceberg_format(
     settings: RawTableFormat,
     asset: str,
@@ -277,3 +319,11 @@ def _iceberg_format(
     from kinesis_assets.table.iceberg.raw_table import IcebergFormat  # noqa: PLC0415  # loads pyiceberg
 
     return IcebergFormat(table, settings.iceberg_catalog(asset, glue_settings))
+
+
+def _derived_format(settings: DerivedTableFormat, asset: str, table: Any) -> Any:
+    from kinesis_assets.derive.iceberg_table import IcebergDerived  # noqa: PLC0415  # loads pyiceberg
+    from kinesis_assets.kinesis.settings import ClientSettings  # noqa: PLC0415  # likewise
+
+    # Its catalog is not AWS Glue.
+    return IcebergDerived(table, settings.iceberg_catalog(asset, lambda _: ClientSettings()))

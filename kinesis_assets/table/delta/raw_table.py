@@ -16,17 +16,18 @@ from deltalake import PostCommitHookProperties, Schema
 
 from kinesis_assets.errors import TableUnreachable, TableUnsuitable
 from kinesis_assets.table.clocks import clocks_agree
+from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.delta.log import applications, later_version_of, named_files, newest_version_of
 from kinesis_assets.table.delta.opening import open_delta, open_or_create
 from kinesis_assets.table.delta.rewrites import RewriteLog, rewrites_of
-from kinesis_assets.table.delta.sql import condition, sql_text
-from kinesis_assets.table.delta.version import KEEP_ENTRIES, TableVersion, commit_properties, schema_of
+from kinesis_assets.table.delta.version import KEEP_ENTRIES, TableVersion, commit_properties
 from kinesis_assets.table.delta.writer import writer_properties
 from kinesis_assets.table.format import DESCRIPTION, TableFormat
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.policy import HISTORY_RETENTION, TABLE_PROPERTIES
+from kinesis_assets.table.row_conditions import condition, sql_text
 from kinesis_assets.table.snapshot import NewestRow, TableSnapshot
 
 if TYPE_CHECKING:

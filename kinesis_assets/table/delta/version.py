@@ -9,7 +9,7 @@ import json
 import time
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.table import FilterConjunctionType
 
-    from kinesis_assets.table.stored_table import StoredTable
+    from kinesis_assets.table.stored_table import AddedFile, StoredTable
 
 
 KEEP_ENTRIES = PostCommitHookProperties(cleanup_expired_logs=False)
@@ -53,26 +53,6 @@ _INTEGERS = ("byte", "short", "integer", "long")
 
 _TIMESTAMP_NTZ = "timestampNtz"
 """The feature of a table with a column of the type timestamp_ntz, at any depth."""
-
-
-class AddedFile(Protocol):
-    """The part of a data file's description that the log stores."""
-
-    @property
-    def path(self) -> str:
-        """Path relative to the table's folder."""
-
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-
-    @property
-    def partition(self) -> Mapping[str, str | None]:
-        """The value of each partition column, by name, as the log stores it."""
-
-    @property
-    def statistics(self) -> str:
-        """The file's statistics as the log stores them, in JSON."""
 
 
 class TableVersion(ReadableVersion):
@@ -372,14 +352,3 @@ def commit_properties(
         custom_metadata=None if audit is None else dict(audit),
         max_commit_retries=0 if exclusive else None,
     )
-
-
-def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
-    """Return a schema as in Delta's metadata as one of Arrow."""
-    return pa.schema(Schema.from_json(json.dumps(schema)).to_arrow())
-
-
-def schema_of(columns: pa.Schema) -> dict[str, Any]:
-    """Return a schema of Arrow as in Delta's metadata."""
-    found: dict[str, Any] = json.loads(Schema.from_arrow(columns).to_json())
-    return found

@@ -72,15 +72,16 @@ PARTITIONING = PartitionSpec(
 )
 """By day of arrival, UTC."""
 
+COPY_ON_WRITE = {f"write.{name}.mode": "copy-on-write" for name in ("delete", "update", "merge")}
+"""The properties with which no file deletes rows of others. Files are read one by one."""
+
 PROPERTIES = {
     "write.metadata.metrics.default": "none",
     # Replay and doctor skip files by these statistics. Engines that compact the table keep them.
     **{f"write.metadata.metrics.column.{name}": "full" for name in ("shard_id", _ARRIVAL, "batch_id")},
-    "write.delete.mode": "copy-on-write",
-    "write.update.mode": "copy-on-write",
-    "write.merge.mode": "copy-on-write",
+    **COPY_ON_WRITE,
 }
-"""The properties of a new table. Files are read one by one, so no other file may delete rows of them."""
+"""The properties of a new table."""
 
 
 def days_of(arrival_date: str) -> int:

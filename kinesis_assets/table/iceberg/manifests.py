@@ -22,12 +22,12 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 from pyiceberg.typedef import Record
-from pyiceberg.types import TimestamptzType
+from pyiceberg.types import PrimitiveType, TimestamptzType
 
 from kinesis_assets.errors import TableUnsuitable
-from kinesis_assets.table.data_file import FIELD_IDS, PARTITION_COLUMNS, STATISTICS, TableFile
+from kinesis_assets.table.data_file import FIELD_IDS, STATISTICS, TableFile
 from kinesis_assets.table.iceberg.catalog import relative
-from kinesis_assets.table.iceberg.columns import PARTITIONING, SCHEMA, TYPES, date_of, days_of
+from kinesis_assets.table.iceberg.columns import PARTITIONING, TYPES, date_of, days_of
 from kinesis_assets.table.store.storage import ICEBERG_METADATA
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import NestedField
 
     from kinesis_assets.table.data_file import DataFile
 
@@ -95,26 +96,30 @@ def table_file(uri: str, table: Table, file: IcebergFile, columns: Sequence[str]
         raise TableUnsuitable(
             uri,
             f"has the file {file.file_path}, which another program added, and which is not a Parquet file in "
-            "its folder, partitioned by the day of arrival; nothing was changed. Write it again as such",
+            "its folder, partitioned as the table is; nothing was changed. Write it again as such",
         )
     lower, upper, nulls = file.lower_bounds or {}, file.upper_bounds or {}, file.null_value_counts or {}
+    partition = {
+        field.name: date_of(file.partition[number]) for number, field in enumerate(table.spec().fields)
+    }
+    found = {field.name: field for field in table.schema().fields if field.name in columns}
     return TableFile(
         path=path,
         size=file.file_size_in_bytes,
         rows=file.record_count,
-        partition={PARTITION_COLUMNS[0]: date_of(file.partition[0])},
-        smallest={name: _bound(name, lower) for name in columns},
-        greatest={name: _bound(name, upper) for name in columns},
-        nulls={name: nulls.get(FIELD_IDS[name]) for name in columns},
+        partition=partition,
+        smallest={name: _bound(found.get(name), lower) for name in columns},
+        greatest={name: _bound(found.get(name), upper) for name in columns},
+        nulls={name: nulls.get(found[name].field_id) if name in found else None for name in columns},
     )
 
 
-def _bound(name: str, bounds: Mapping[int, bytes]) -> Any:
-    value = bounds.get(FIELD_IDS[name])
-    if value is None:
+def _bound(field: NestedField | None, bounds: Mapping[int, bytes]) -> Any:
+    value = None if field is None else bounds.get(field.field_id)
+    if field is None or value is None or not isinstance(field.field_type, PrimitiveType):
         return None
-    found: Any = from_bytes(TYPES[name], value)
-    return _EPOCH + timedelta(microseconds=found) if isinstance(TYPES[name], TimestamptzType) else found
+    found: Any = from_bytes(field.field_type, value)
+    return _EPOCH + timedelta(microseconds=found) if isinstance(field.field_type, TimestamptzType) else found
 
 
 def added_file(location: str, file: DataFile) -> IcebergFile:
@@ -241,8 +246,8 @@ class NewManifests:
         path = f"{self._folder}{self._attempt}-m{self._written}.avro"
         with write_manifest(
             FORMAT_VERSION,
-            self._table.specs()[PARTITIONING.spec_id],
-            SCHEMA,
+            self._table.spec(),
+            self._table.schema(),
             self._table.io.new_output(path),
             self._snapshot_id,
             _COMPRESSION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -31,24 +31,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.stored_table import StoredTable
 
 
 _CLAIM = "kinesis_assets.maintenance"
-
-
-class _Table(Protocol):
-    """A raw or derived table."""
-
-    @property
-    def uri(self) -> str:
-        """The table's path or URI, as given."""
-
-    @property
-    def files(self) -> Any:
-        """A file system whose root is the table's folder."""
-
-    def snapshot(self) -> object:
-        """Open the newest version, which must be one of Delta Lake."""
 
 
 class DeltaOperations:
@@ -58,7 +44,7 @@ class DeltaOperations:
         table: The table; each operation opens its newest version.
     """
 
-    def __init__(self, table: _Table) -> None:
+    def __init__(self, table: StoredTable) -> None:
         self._table = table
 
     def missing_properties(self) -> dict[str, str]:
@@ -199,7 +185,7 @@ def _hours(table: str, interval: str | None) -> int:
 
 
 def vacuum(
-    table: _Table, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
+    table: StoredTable, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
     """Delete data files that no recent version of the table names.
 
@@ -218,7 +204,7 @@ def vacuum(
     yield step if dry_run else done_or_left(step, partial(operations.vacuum, dry_run=False))
 
 
-def checkpoint(table: _Table, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
+def checkpoint(table: StoredTable, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
     """Write a checkpoint of the log, and delete expired entries. Raises as `vacuum`."""
     before = log_files(table.files)
     clock.now()

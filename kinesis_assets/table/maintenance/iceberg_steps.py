@@ -12,8 +12,8 @@ from kinesis_assets.errors import CommitFailed, TableUnsuitable
 from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.data_file import FIELD_IDS, ActiveFile, verify
 from kinesis_assets.table.iceberg.manifests import table_file
-from kinesis_assets.table.iceberg.raw_table import IcebergSnapshot
 from kinesis_assets.table.iceberg.rows import merge
+from kinesis_assets.table.iceberg.version import IcebergVersion
 from kinesis_assets.table.maintenance.compaction import compact_each
 from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
 from kinesis_assets.table.policy import VACUUM_RETENTION
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.stored_table import StoredTable
     from kinesis_assets.table.table import PositionedTable
 
 
@@ -81,28 +82,28 @@ def _compact_day(table: PositionedTable, day: str, due: AbstractSet[str]) -> Non
         if may_commit:
             for file in added:  # a vacuum has deleted them if the process was paused for days
                 verify(table.uri, table.files, ActiveFile(file.path, file.size, file.rows or 0, day))
-            snapshot.replace(small, written)
+            snapshot.replace_files(small, written)
         return None
 
     commit_until_known(table, step)
 
 
-def _opened(table: PositionedTable) -> IcebergSnapshot:
+def _opened(table: StoredTable) -> IcebergVersion:
     opened = table.snapshot()
-    if not isinstance(opened, IcebergSnapshot):
+    if not isinstance(opened, IcebergVersion):
         raise TableUnsuitable(table.uri, "is not an Iceberg table")
     return opened
 
 
 _VACUUMED = re.compile(
-    r"(?:arrival_date=[^/]*|data)/.*\.parquet"
+    r"(?:(?:arrival_date=[^/]*|data)/.*|part-[^/]*|rewritten-[^/]*)\.parquet"
     r"|metadata/[^/]*\.(?:avro|metadata\.json(?:\.gz)?|parquet|puffin|stats)"
 )
 """The files of Iceberg's writers, and of this package. Others in the folder may be those of another table, or
 the database of the catalog."""
 
 
-def vacuum(table: PositionedTable, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
+def vacuum(table: StoredTable, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
     """Delete data files and metadata that are older than `VACUUM_RETENTION` and that no snapshot names.
 
     Only files whose names are those of such files are deleted.
@@ -141,7 +142,7 @@ def vacuum(table: PositionedTable, clock: AgreedClock, *, dry_run: bool) -> Iter
     yield step if dry_run else done_or_left(step, delete)
 
 
-def _refuse_earlier_attempts(table: PositionedTable) -> None:
+def _refuse_earlier_attempts(table: StoredTable) -> None:
     """Make a commit fail that verified its files before the vacuum, and paused for days."""
     base = _opened(table).version
 

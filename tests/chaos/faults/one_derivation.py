@@ -5,18 +5,18 @@ import sys
 from functools import partial
 
 from kinesis_assets.derive.derivation import Derivation
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.run import derive
 from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.spark.session import start_session
 from support.derived import identified, numbered
+from support.formats import derived_at
 from support.pipeline import SPARK_CONFIG
 
 arguments = json.loads(sys.argv[1])
 transform = partial(numbered, arguments["kind"]) if "kind" in arguments else identified
 derivation = Derivation(arguments["table"], transform, max_bytes=arguments.get("max_bytes", MAX_BYTES))
-table = DerivedTable(arguments["target"])
+table = derived_at(arguments["target"])
 try:
     commits = list(derive(start_session(SPARK_CONFIG), table, derivation))
 except KinesisAssetsError as error:

@@ -19,8 +19,8 @@ from deltalake import DeltaTable
 from chaos.faults.site.fault_points import Fault
 from kinesis_assets.derive.data_files import GROWTH_FOLDER
 from kinesis_assets.derive.derivation import Derivation
-from kinesis_assets.derive.derived_table import DerivedTable
 from support.derived import DerivedBench, identified, identities, numbered
+from support.formats import derived_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,9 +34,7 @@ def derived(bench: FaultBench, spark: SparkSession, tmp_path: Path) -> DerivedBe
     bench.create(2)
     bench.put_many(60)
     assert bench.run().errors == {}
-    return DerivedBench(
-        spark, DerivedTable(str(tmp_path / "derived")), Derivation(bench.table.uri, identified)
-    )
+    return DerivedBench(spark, derived_at(str(tmp_path / "derived")), Derivation(bench.table.uri, identified))
 
 
 def assert_next_run_recovers(bench: FaultBench, derived: DerivedBench) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_assets.derive.derivation import Derivation
-from kinesis_assets.derive.derived_table import DerivedTable
 from support.derived import DerivedBench, orders
-from support.formats import source_format
+from support.formats import derived_at, source_format
 from support.typed_tables import TypedBench
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def derived(spark: SparkSession, compiled: None, bench: Bench, tmp_path: Path) -
     del compiled
     bench.create()
     derivation = Derivation(bench.table.uri, orders, source_format=source_format(bench.table))
-    return DerivedBench(spark, DerivedTable(str(tmp_path / "orders")), derivation)
+    return DerivedBench(spark, derived_at(str(tmp_path / "orders")), derivation)
 
 
 @pytest.fixture

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.derived import order
+
+pytestmark = pytest.mark.any_format
 
 
 def test_a_later_run_consumes_only_what_is_new(bench, derived):

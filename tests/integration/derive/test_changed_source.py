@@ -12,7 +12,6 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812
 
 from kinesis_assets.derive.derivation import CheckedRows, Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.source_tables import open_source
@@ -27,6 +26,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, ChainPolicy
 from support.derived import order, orders
+from support.formats import derived_at, derived_rows
 from support.shifted_clock import ShiftedClock
 
 
@@ -104,7 +104,7 @@ def test_a_table_keeps_the_source_with_which_it_began(bench, derived, tmp_path):
     derived.run()
     other = replace(derived.derivation, source=derived.table.uri)
     second = replace(
-        derived, table=DerivedTable(str(tmp_path / "second")), derivation=replace(other, transform=rows)
+        derived, table=derived_at(str(tmp_path / "second")), derivation=replace(other, transform=rows)
     )
     second.run()
     with pytest.raises(TableOfAnotherSource):
@@ -126,7 +126,7 @@ def test_a_source_whose_files_hold_deleted_rows_is_refused(bench, derived, featu
 def test_a_derived_table_of_a_derived_table_consumes_each_row_once(bench, derived, tmp_path):
     second = replace(
         derived,
-        table=DerivedTable(str(tmp_path / "second")),
+        table=derived_at(str(tmp_path / "second")),
         derivation=replace(derived.derivation, source=derived.table.uri, transform=rows),
     )
     for number in range(3):
@@ -143,7 +143,7 @@ def test_rows_of_another_writer_without_a_batch_id_are_refused(bench, derived, t
     write_deltalake(derived.table.uri, others, mode="append")
     second = replace(
         derived,
-        table=DerivedTable(str(tmp_path / "second")),
+        table=derived_at(str(tmp_path / "second")),
         derivation=replace(derived.derivation, source=derived.table.uri, transform=rows),
     )
     with pytest.raises(TableUnsuitable, match="without a _batch_id"):
@@ -286,7 +286,7 @@ def test_columns_whose_type_needs_a_feature_of_the_table_can_replace_others(benc
     derived.run(transform=orders if has_rows else lambda new: orders(new).where("id > 0"))
     land(bench, order(1))
     derived.run(transform=with_local_time, on_deleted=OnDeleted.REBUILD)
-    assert DeltaTable(derived.table.uri).to_pyarrow_table().num_rows == (2 if has_rows else 1)
+    assert derived_rows(derived.table).num_rows == (2 if has_rows else 1)
 
 
 def test_a_filter_finds_rows_by_a_column_whose_statistics_are_no_longer_written(bench, derived):

@@ -25,6 +25,7 @@ from kinesis_assets.errors import (
     UpsertOvertaken,
 )
 from support.derived import order, orders
+from support.formats import derived_rows
 
 BY_ID = Upsert(key=("id",), order_by=("amount",))
 
@@ -191,7 +192,7 @@ def test_an_upsert_is_planned_again_after_another_writer_added_its_key(bench, de
     derived.derivation = replace(derived.derivation, mode=BY_ID)
 
     def written(commit):
-        rows = DeltaTable(derived.table.uri).to_pyarrow_table().slice(0, 1)
+        rows = derived_rows(derived.table).slice(0, 1)
         amount = rows.schema.get_field_index("amount")
         write_deltalake(derived.table.uri, rows.set_column(amount, "amount", pa.array([5.0])), mode="append")
         commit()

@@ -11,6 +11,7 @@ from kinesis_assets import new_rows
 from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from kinesis_assets.errors import SourceRowsDeleted, SourceRowsMissing, TableUnsuitable
 from support.derived import maintain_table, order
+from support.formats import derived_rows
 from support.shifted_clock import ShiftedClock
 
 
@@ -96,7 +97,7 @@ def test_rows_that_another_program_duplicated_fail_the_run(bench, derived, polic
     derived.run()
     bench.put(order(1))
     bench.run()
-    rows = DeltaTable(bench.table.uri).to_pyarrow_table()
+    rows = derived_rows(bench.table)
     write_deltalake(bench.table.uri, rows, mode="append")
     with pytest.raises(TableUnsuitable, match=r"\b1 rows\b.*\b2\b"):
         derived.run(on_deleted=policy)

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from kinesis_assets.decoders import failing_expressions
 from kinesis_assets.decoders.projection import from_json
 from kinesis_assets.derive.derivation import Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput, LandingFailed
+from support.formats import derived_at
 from support.mentions import assert_mentions
 from support.typed_tables import BAD, KEEPING
 
@@ -124,7 +124,7 @@ def test_the_rows_depend_neither_on_steps_nor_on_the_records_around_them(typed, 
         typed.consume(payload, schema=SCHEMA, select=select)
     columns = [name for name in typed.columns if name != "_batch_id"]
     expected = typed.values(*columns)
-    typed.derived.table = DerivedTable(str(tmp_path / "again"))
+    typed.derived.table = derived_at(str(tmp_path / "again"))
     typed.run(SCHEMA, select=select)
     again = DeltaTable(str(tmp_path / "again")).to_pyarrow_table()
     assert sorted((tuple(row[name] for name in columns) for row in again.to_pylist()), key=repr) == expected

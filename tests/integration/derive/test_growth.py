@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.data_files import GROWTH_FOLDER
 from kinesis_assets.derive.derivation import Rollup, Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import SchemaChangeRefused
 from kinesis_assets.table.store.storage import files_in
+from support.formats import derived_at
 from support.readers import READERS, Filter, found_by, read_by_delta_spark
 
 ALL = Filter("id", 0, is_bound=True)
@@ -121,12 +121,12 @@ def test_every_reader_finds_the_rows_of_before_and_after_a_growth(bench, derived
     wide = replace(derived, derivation=replace(derived.derivation, partition_by=("part",)))
     below = replace(
         derived,
-        table=DerivedTable(str(tmp_path / "below")),
+        table=derived_at(str(tmp_path / "below")),
         derivation=replace(
             derived.derivation, source=wide.table.uri, transform=lambda rows: rows.drop("_batch_id")
         ),
     )
-    nested = replace(derived, table=DerivedTable(str(tmp_path / "nested")))
+    nested = replace(derived, table=derived_at(str(tmp_path / "nested")))
     for row in OLD:
         put(bench, row)
         wide.run(transform=typed(NARROW))
@@ -209,7 +209,7 @@ def test_a_roll_up_keeps_its_groups_when_their_column_becomes_wider(bench, deriv
 
     per_id = replace(
         derived,
-        table=DerivedTable(str(tmp_path / "counted")),
+        table=derived_at(str(tmp_path / "counted")),
         derivation=replace(derived.derivation, source=derived.table.uri, mode=Rollup(("id",))),
     )
     put(bench, {"id": 1}, {"id": 2})

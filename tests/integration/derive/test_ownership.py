@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.derive.derivation import Rollup, Upsert
-from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedTable
+from kinesis_assets.derive.derived_table import SOURCE_PROPERTY
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.derive.source_tables import open_source
@@ -20,13 +20,14 @@ from kinesis_assets.errors import (
     TableUnsuitable,
 )
 from support.derived import order
+from support.formats import derived_at
 
 BY_ID = Upsert(key=("id",), order_by=("amount",))
 
 
 def rebuilt(derived, *, apply=True):
     """Rebuild a table explicitly, as the command does."""
-    table, derivation = DerivedTable(derived.table.uri), derived.derivation
+    table, derivation = derived_at(derived.table.uri), derived.derivation
     source = open_source(derivation.source)
     return rebuild(table, source, derivation.definition, derivation.partition_by, by="ann", apply=apply)
 
@@ -35,13 +36,13 @@ def defined(derived, **changes):
     """The same table with another derivation, as another process runs it."""
     return replace(
         derived,
-        table=DerivedTable(derived.table.uri),
+        table=derived_at(derived.table.uri),
         derivation=replace(derived.derivation, **changes),
     )
 
 
 def state(derived):
-    snapshot = DerivedTable(derived.table.uri).snapshot()
+    snapshot = derived_at(derived.table.uri).snapshot()
     return snapshot.delta.version(), snapshot.commit_id, derived.values("id")
 
 
@@ -109,10 +110,10 @@ def test_an_explicit_rebuild_accepts_another_owner_and_another_definition(owned)
 def test_a_renamed_asset_takes_over_the_table_with_its_rows(owned):
     renamed = defined(owned, owner="shop/orders")
     definition = renamed.derivation.definition
-    assert take_over(DerivedTable(owned.table.uri), definition, by="ann", apply=False).commit is None
+    assert take_over(derived_at(owned.table.uri), definition, by="ann", apply=False).commit is None
     with pytest.raises(TableOfAnotherSource):
         renamed.run()
-    take_over(DerivedTable(owned.table.uri), definition, by="ann", apply=True)
+    take_over(derived_at(owned.table.uri), definition, by="ann", apply=True)
     (commit,) = defined(renamed).run()
     assert (commit.rows, commit.definition.owner, owned.values("id")) == (1, "shop/orders", [1, 2, 3])
 
@@ -121,9 +122,9 @@ def test_only_the_owner_is_taken_over(owned):
     before = state(owned)
     renamed = defined(owned, owner="shop/orders", mode=None).derivation.definition
     with pytest.raises(TableUnsuitable):
-        take_over(DerivedTable(owned.table.uri), renamed, by="ann", apply=True)
+        take_over(derived_at(owned.table.uri), renamed, by="ann", apply=True)
     with pytest.raises(InvalidInput):
-        take_over(DerivedTable(owned.table.uri), owned.derivation.definition, by="ann", apply=True)
+        take_over(derived_at(owned.table.uri), owned.derivation.definition, by="ann", apply=True)
     assert state(owned) == before
 
 
@@ -162,7 +163,7 @@ def copied(bench, derived, tmp_path):
     write_deltalake(tmp_path / "copy", original.to_pyarrow_table())
     properties = original.metadata().configuration
     DeltaTable(tmp_path / "copy").alter.set_table_properties(properties, raise_if_not_exists=False)
-    return replace(derived, table=DerivedTable(str(tmp_path / "copy")))
+    return replace(derived, table=derived_at(str(tmp_path / "copy")))
 
 
 @pytest.mark.parametrize("policy", OnDeleted)
@@ -184,7 +185,7 @@ def test_rows_without_a_position_are_deleted_by_an_explicit_rebuild(copied):
 def test_rows_without_a_position_are_not_consumed(copied, tmp_path):
     derivation = replace(copied.derivation, source=copied.table.uri, transform=lambda new: new.select("id"))
     with pytest.raises(PositionsMissing, match="kinesis-assets rebuild"):
-        replace(copied, table=DerivedTable(str(tmp_path / "below")), derivation=derivation).run()
+        replace(copied, table=derived_at(str(tmp_path / "below")), derivation=derivation).run()
 
 
 def missing(path):

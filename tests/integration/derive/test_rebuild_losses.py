@@ -8,19 +8,19 @@ from datetime import timedelta
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SchemaChangeRefused, SourceRowsDeleted, TableRewritten
 from support.derived import maintain_table, order
+from support.formats import derived_at
 
 
 def rebuilt(derived, *, apply=True):
     """Rebuild a table explicitly, as the command does."""
     derivation = derived.derivation
-    table, source = DerivedTable(derived.table.uri), open_source(derivation.source)
+    table, source = derived_at(derived.table.uri), open_source(derivation.source)
     return rebuild(table, source, derivation.definition, (), by="ann", apply=apply)
 
 
@@ -179,7 +179,7 @@ def test_a_table_below_one_that_replaces_rows_follows_its_rebuild(bench, derived
     derivation = replace(
         derived.derivation, source=derived.table.uri, transform=lambda new: new.select("id", "amount")
     )
-    second = replace(derived, table=DerivedTable(str(tmp_path / "second")), derivation=derivation)
+    second = replace(derived, table=derived_at(str(tmp_path / "second")), derivation=derivation)
     second.run()
     rebuilt(derived)
     derived.run()

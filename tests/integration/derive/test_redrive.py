@@ -8,17 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 
 from kinesis_assets.derive import redrive as redrives
 from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.redrive import redrive
 from kinesis_assets.errors import CursorConflict, InvalidInput, TableOfAnotherSource
 from support.derived import identified
+from support.formats import derived_rows
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.redrive import Redrive
     from support.typed_tables import TypedBench
+
+pytestmark = pytest.mark.any_format
 
 STRICT = "id STRING, at INT, v INT"
 CORRECTED = "id STRING, at INT, v STRING"
@@ -83,8 +85,8 @@ class Redriven:
     def bad(self) -> list[tuple[bytes, str]]:
         """The data and the end of the reason of each bad record."""
         self.take_over()
-        uri = self.typed.errors_table.uri if self.apart else self.typed.derived.table.uri
-        rows = DeltaTable(uri).to_pyarrow_table().to_pylist()
+        table = self.typed.errors_table if self.apart else self.typed.derived.table
+        rows = derived_rows(table).to_pylist()
         return sorted((row["data"], row["error"].rpartition("$.")[2]) for row in rows if row["error"])
 
 

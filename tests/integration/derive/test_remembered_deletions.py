@@ -14,10 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from kinesis_assets.decoders import from_json
 from kinesis_assets.derive.data_files import DELETIONS_FOLDER
 from kinesis_assets.derive.derivation import Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.derive.source_tables import open_source
+from support.formats import derived_at
 from support.spark_jobs import counted_jobs
 from support.table_folder import files_of
 
@@ -244,7 +244,7 @@ def test_any_events_leave_the_same_rows_however_they_are_divided_into_steps(benc
     at_once, commit_by_commit = (
         replace(
             derived,
-            table=DerivedTable(f"{derived.table.uri}_{size}"),
+            table=derived_at(f"{derived.table.uri}_{size}"),
             derivation=replace(derived.derivation, transform=decode, mode=mode, max_bytes=size),
         )
         for size in (MAX_BYTES, 1)

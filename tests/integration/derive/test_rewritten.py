@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.errors import TableRewritten
 from support.derived import order
+from support.formats import derived_at
 
 
 def restored(derived, version):
@@ -76,7 +76,7 @@ def test_deleted_log_entries_alone_are_no_rewrite(bench, derived, consumed):
 
 def test_a_restored_table_is_not_consumed(derived, consumed, tmp_path):
     derivation = replace(derived.derivation, source=derived.table.uri, transform=lambda new: new.select("id"))
-    second = replace(derived, table=DerivedTable(str(tmp_path / "second")), derivation=derivation)
+    second = replace(derived, table=derived_at(str(tmp_path / "second")), derivation=derivation)
     second.run()
     restored(derived, consumed)
     with pytest.raises(TableRewritten):

@@ -6,16 +6,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.derivation import Rollup, Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.policy import Deletion, OnDeleted, Retention
 from kinesis_assets.errors import InvalidInput, SourceRowsDeleted
 from kinesis_assets.table.maintenance.retention import expire, lower_floor
 from support.derived import DerivedBench, order
+from support.formats import derived_at, source_format
+
+pytestmark = pytest.mark.any_format
 
 
 @pytest.fixture
@@ -31,11 +32,11 @@ def revenue(newest, tmp_path) -> DerivedBench:
     """The sum of the amounts of each item."""
     derivation = replace(
         newest.derivation,
-        source=newest.table.uri,
+        **newest.as_source,
         mode=Rollup(by=("item",)),
         transform=lambda rows: rows.groupBy("item").agg(F.sum("amount").alias("revenue")),
     )
-    return DerivedBench(newest.spark, DerivedTable(str(tmp_path / "revenue")), derivation)
+    return DerivedBench(newest.spark, derived_at(str(tmp_path / "revenue")), derivation)
 
 
 @pytest.fixture
@@ -93,6 +94,7 @@ def test_a_roll_up_of_a_raw_table_follows_its_new_rows(bench, revenue):
         derivation=replace(
             revenue.derivation,
             source=bench.table.uri,
+            source_format=source_format(bench.table),
             mode=Rollup(by=("arrival_date",)),
             transform=lambda rows: rows.groupBy("arrival_date").count(),
         ),
@@ -108,11 +110,11 @@ def test_the_source_keeps_the_rows_that_it_replaced(consume, newest):
     consume(order(1, 1.0, item="a"))
     consume(order(1, 5.0, item="b"))
     (kept,) = newest.table.snapshot().newest.replaced
-    table = DeltaTable(newest.table.uri)
-    assert kept.path not in {path.removeprefix(f"{newest.table.folder.uri}/") for path in table.file_uris()}
+    assert kept.path not in {file.path for file in newest.table.snapshot().data_files()}
     assert kept.rows == 1
 
 
+@pytest.mark.delta
 def test_an_empty_text_in_a_partition_column_is_the_same_group_as_null(consume, revenue):
     revenue.derivation = replace(revenue.derivation, partition_by=("item",))
     consume(order(1, 1.0, item=""), order(2, 2.0))
@@ -132,7 +134,7 @@ def test_a_few_groups_are_written_to_a_few_files_with_the_default_partitions_of_
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", few)
     assert len(revenue.values("item")) == 200
-    assert len(revenue.table.snapshot().delta.file_uris()) <= 10
+    assert len(revenue.table.snapshot().data_files()) <= 10
 
 
 def lowered(rows):
@@ -142,16 +144,17 @@ def lowered(rows):
 def test_a_function_that_changes_the_value_of_a_group_is_refused_before_anything_is_written(consume, revenue):
     transform = revenue.derivation.transform
     consume(order(1, 1.0, item="a"))
-    version = revenue.table.snapshot().delta.version()
+    version = revenue.table.snapshot().version
     revenue.derivation = replace(revenue.derivation, transform=lowered)
     with pytest.raises(InvalidInput, match="item = 'b'"):
         consume(order(2, 1.0, item="B"))
-    assert revenue.table.snapshot().delta.version() == version
+    assert revenue.table.snapshot().version == version
     revenue.derivation = replace(revenue.derivation, transform=transform)
     revenue.run()
     assert revenue.values("item", "revenue") == [("B", 1.0), ("a", 1.0)]
 
 
+@pytest.mark.delta
 def test_a_function_that_leaves_the_values_of_its_groups_is_not_refused(consume, revenue):
     revenue.derivation = replace(revenue.derivation, transform=lowered, partition_by=("item",))
     consume(order(1, 1.0, item="a"), order(2, 2.0, item=""), order(3, 4.0))
@@ -179,7 +182,7 @@ def test_the_column_of_the_first_arrival_is_reserved(bench, per_part):
         per_part.run(
             transform=lambda rows: rows.groupBy("partition_key").agg(F.min("data").alias("_first_arrival"))
         )
-    assert not DeltaTable.is_deltatable(per_part.table.folder.uri)
+    assert per_part.table.existing() is None
 
 
 def land_parts(bench, *keys):

@@ -20,9 +20,9 @@ from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders import Avro, Glue, Json, SchemaVersion, decode, from_json
 from kinesis_assets.decoders.projection import Projection
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
 from support.derived import order
+from support.formats import derived_at, derived_rows
 from support.glue_records import avro, framed
 from support.json_documents import SCHEMA, documents
 from support.spark_jobs import counted_jobs
@@ -88,9 +88,9 @@ def rows_of(derived):
     """Consumes what is new into a table, and returns these rows, sorted."""
 
     def rows_of(name: str, transform: Any, **changes: Any) -> list[str]:
-        table = DerivedTable(f"{derived.table.uri}_{name}")
+        table = derived_at(f"{derived.table.uri}_{name}")
         commits = replace(derived, table=table).run(transform=transform, **changes)
-        rows = DeltaTable(table.folder.uri).to_pyarrow_table().to_pylist()
+        rows = derived_rows(table).to_pylist()
         new = {commit.batch_id for commit in commits}
         return sorted(repr(sorted(row.items())) for row in rows if row.pop("_batch_id") in new)
 

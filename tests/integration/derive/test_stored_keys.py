@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from kinesis_assets.dagster.checks.duplicates import check_no_duplicate_keys
 from kinesis_assets.dagster.settings.check_settings import DerivedNoDuplicatesCheck
 from kinesis_assets.derive.derivation import Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
+from support.formats import derived_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -138,7 +138,7 @@ def compared(values):
 )
 def test_a_table_has_the_newest_row_of_each_key_that_is_stored(bench, derived, generated, partition_by):
     example = next(EXAMPLES)
-    table = DerivedTable(f"{derived.table.uri}-{example}")
+    table = derived_at(f"{derived.table.uri}-{example}")
     keyed = replace(
         derived,
         table=table,

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.derive.derivation import Rollup, Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.new_rows import read_table
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.session import cancel_tagged, tagged
+from support.formats import derived_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,8 +127,8 @@ def test_two_hours_around_a_change_of_clocks_are_two_groups(moments, tmp_path):
         return rows.groupBy("hour", hour).agg(F.count("*").alias("rows"))
 
     moments.run(transform=lambda rows: decoded(rows).withColumn("hour", F.date_trunc("hour", "at")))
-    above = replace(moments, table=DerivedTable(str(tmp_path / "hours")))
-    above.run(source=moments.table.uri, transform=counts, mode=Rollup(("hour",)))
+    above = replace(moments, table=derived_at(str(tmp_path / "hours")))
+    above.run(**moments.as_source, transform=counts, mode=Rollup(("hour",)))
     expected = [(at.replace(minute=0), f"{at:%H}", 1) for at in MOMENTS]
     assert sorted(above.values("hour", "text", "rows")) == expected
 

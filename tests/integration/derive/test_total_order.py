@@ -12,9 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.decoders import from_json
 from kinesis_assets.derive.derivation import Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.testing import UserRecord, aggregate
+from support.formats import derived_at
 
 if TYPE_CHECKING:
     from support.derived import DerivedBench
@@ -41,7 +41,7 @@ def tables(derived, tmp_path):
         at_once, commit_by_commit = (
             replace(
                 derived,
-                table=DerivedTable(str(tmp_path / name)),
+                table=derived_at(str(tmp_path / name)),
                 derivation=replace(derivation, max_bytes=size),
             )
             for name, size in (("at_once", MAX_BYTES), ("commit_by_commit", 1))
@@ -96,7 +96,7 @@ def test_runs_that_overlapped_are_taken_in_the_order_of_their_commits_by_a_table
         return bench.land(*arguments)
 
     bench.execute(bench.plan([first]), land_after_the_other_run)
-    in_steps = replace(started_before, table=DerivedTable(f"{started_before.table.uri}_later"))
+    in_steps = replace(started_before, table=derived_at(f"{started_before.table.uri}_later"))
     assert consumed(started_later, started_before, in_steps) == [[(1, 1)]] * 3
 
 
@@ -156,7 +156,7 @@ def test_rows_of_one_commit_of_a_derived_table_are_ordered_by_their_values(bench
     appended = replace(derived, derivation=replace(derived.derivation, transform=decode))
     both = tables(lambda rows: rows.drop("_batch_id"))
     for table in both:
-        table.derivation = replace(table.derivation, source=appended.table.uri)
+        table.derivation = replace(table.derivation, **appended.as_source)
     for numbers in ((2, 3), (1, 0)):
         ingest(bench, *versions(3, *numbers))
         appended.run()
@@ -182,7 +182,7 @@ def test_any_events_leave_the_same_rows_however_they_are_divided_into_steps(benc
     chance = random.Random(seed)
     at_once, commit_by_commit = tables(mode=UNLESS_GONE)
     continuous, resumed = (
-        replace(at_once, table=DerivedTable(f"{at_once.table.uri}_{name}"))
+        replace(at_once, table=derived_at(f"{at_once.table.uri}_{name}"))
         for name in ("continuous", "resumed")
     )
     events = []

@@ -9,10 +9,12 @@ import pytest
 
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput
 from support.derived import order
+from support.formats import derived_at
 from support.typed_tables import BAD, KEEPING, REASON
+
+pytestmark = pytest.mark.any_format
 
 # Columns
 
@@ -74,11 +76,11 @@ def test_records_can_be_compressed(typed):
 
 def test_rows_of_an_upstream_table_are_not_decoded_again(typed, tmp_path):
     typed.consume(order(1, 2.5), BAD)
-    above = replace(typed.derived, table=DerivedTable(str(tmp_path / "above")))
+    above = replace(typed.derived, table=derived_at(str(tmp_path / "above")))
     settings = TableSettings(
         name="above", source="orders", upstream="orders", table="above", where="error IS NULL"
     )
-    above.run(source=typed.derived.table.uri, transform=TypedRows(settings, "").of_table)
+    above.run(**typed.derived.as_source, transform=TypedRows(settings, "").of_table)
     assert above.values("id", "amount") == [(1, 2.5)]
 
 

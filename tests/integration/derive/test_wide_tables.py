@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.derivation import Rollup, Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from support.derived import order, orders
+from support.formats import derived_at
 
 
 def wide(rows):
@@ -38,7 +38,7 @@ def compacted(bench, derived):
 
 
 def test_the_rows_of_a_wide_table_are_consumed_exactly_once(derived, compacted, tmp_path):
-    counts = replace(derived, table=DerivedTable(str(tmp_path / "counts")))
+    counts = replace(derived, table=derived_at(str(tmp_path / "counts")))
     rolled_up = {
         "source": derived.table.uri,
         "transform": lambda rows: rows.groupBy("id").agg(F.count("*").alias("orders")),

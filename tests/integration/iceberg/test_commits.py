@@ -1,13 +1,16 @@
-"""Commits of raw tables in each catalog, and requests to a REST catalog that fail in each way."""
+"""Commits of tables in each catalog, and requests to a REST catalog that fail in each way."""
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
-from kinesis_assets.errors import CommitFailed
+from kinesis_assets.derive.schema import accept_columns
+from kinesis_assets.errors import CommitFailed, CursorConflict
+from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 from support.attempts import (
     Attempt,
     assert_rows_are_what_positions_say,
@@ -16,8 +19,9 @@ from support.attempts import (
     shards,
 )
 from support.fixtures.iceberg import KINDS
-from support.formats import iceberg_of, raw_table_in, reopened
+from support.formats import derived_in, iceberg_of, raw_table_in, reopened
 from support.iceberg import fault_proxy
+from support.plain_derived import PlainDerived, steps_of
 from support.shifted_clock import ShiftedClock
 from support.timing import WRITING
 
@@ -110,3 +114,34 @@ def test_a_clock_ahead_of_the_catalog_is_named_and_commits_nothing(rest_catalog,
             Attempt(ahead, frozen, {"a": 3}).commit()
         assert len(proxy.commits) - sent == 1
         assert Attempt(table, frozen, {"a": 3}).commit().version == 2
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "glue"])
+def test_derived_tables_commit_and_grow_in_each_catalog(kind, request, tmp_path):
+    catalog = request.getfixturevalue(f"{kind}_catalog")
+    derived = PlainDerived(tmp_path / "derived", format=derived_in(catalog, "derived"))
+    late = derived.planned([(9, 9, "z")])
+    derived.append((1, 10, "a"), (2, 20, None))
+    with pytest.raises(CursorConflict):
+        late()
+    columns = derived.table.snapshot().schema
+    note = {"name": "note", "type": "string", "nullable": True, "metadata": {}}
+    accept_columns(derived.table.snapshot(), {**columns, "fields": [*columns["fields"], note]})
+    derived.upsert((2, 21, "b"))
+    steps_of(derived, limits=MaintenanceLimits(small_files=2))
+    assert derived.rows == Counter([(1, 10, "a"), (2, 21, "b")])
+    assert [field["name"] for field in derived.table.snapshot().schema["fields"]][-1] == "note"
+    derived.rebuild()
+    assert derived.rows == Counter()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_request_that_fails_commits_to_a_derived_table_once(rest_catalog, rest_url, tmp_path, fault):
+    with fault_proxy.FaultProxy(rest_url) as proxy:
+        derived = PlainDerived(
+            tmp_path / "derived", format=derived_in(rest_catalog, "derived", uri=proxy.url)
+        )
+        proxy.faults.append(fault)
+        made = derived.append((1, 10, "a"))
+        assert derived.table.snapshot().newest == made
+        assert derived.rows == Counter([(1, 10, "a")])

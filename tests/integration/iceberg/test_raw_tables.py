@@ -203,14 +203,14 @@ def test_a_compaction_by_spark_during_commits_harms_nothing(bench, spark):
 
 
 def test_a_compaction_by_spark_during_one_of_maintenance_harms_nothing(bench, spark, monkeypatch):
-    original, left = IcebergSnapshot.replace, [spark.rewrite_data_files]
+    original, left = IcebergSnapshot.replace_files, [spark.rewrite_data_files]
 
     def after_spark(snapshot, *arguments):
         if left:
             left.pop()()
         return original(snapshot, *arguments)
 
-    monkeypatch.setattr(IcebergSnapshot, "replace", after_spark)
+    monkeypatch.setattr(IcebergSnapshot, "replace_files", after_spark)
     steps_of(bench)
     assert not left
     assert_exactly_once(bench)

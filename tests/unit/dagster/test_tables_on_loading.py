@@ -133,6 +133,19 @@ def test_a_table_derived_from_an_iceberg_table_opens_its_source_in_its_catalog(f
         open_source("clicks", None, first)
 
 
+def test_a_table_derived_from_a_derived_iceberg_table_opens_its_source_in_its_catalog(folder):
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "database": "lake"}
+    above = derived("first", "orders", table_format="iceberg", catalog=catalog)
+    tables = [above, derived("second", "orders_2", upstream="first")]
+    stream = build_kinesis_stream("clicks", table="clicks")
+    assets = dg.Definitions.merge(stream, dg.Definitions(assets=tables)).get_repository_def()
+    checked = checked_tables(assets.assets_defs_by_key, StreamNames.of("clicks"))
+    first, second = (each.source_format for each in checked)
+    assert first is None
+    with pytest.raises(TableMissing, match=r"the catalog has no table lake\.first"):
+        open_source("orders", None, second)
+
+
 def test_a_table_derived_from_the_iceberg_table_of_another_stream_is_refused(folder):
     catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "database": "lake"}
     streams = [

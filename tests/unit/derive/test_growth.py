@@ -17,6 +17,7 @@ from kinesis_assets.derive.write import writing_job
 from kinesis_assets.derive.writing_task import copying_task
 from kinesis_assets.errors import UpsertOvertaken
 from kinesis_assets.ingest.manifest import decode_all
+from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.store.storage import files_in
 from support.plain_derived import PlainDerived, steps_of
@@ -36,7 +37,7 @@ def derived(tmp_path):
 
 def copied(derived, files, schema):
     """Copy files to others with a schema, as the tasks of a growth do."""
-    job = writing_job(derived.table, schema, (), new_id())
+    job = writing_job(derived.table, arrow_schema(schema), (), new_id())
     numbers = iter([pa.record_batch({"id": pa.array([0], pa.int64())})])
     contents = [
         content

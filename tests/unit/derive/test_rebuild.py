@@ -17,6 +17,7 @@ from kinesis_assets.derive.rebuild import prepare_columns, restarted
 from kinesis_assets.derive.remembered_deletions import deletion_files
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import UpsertOvertaken
+from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id
 
 SOURCE = "11111111-2222-3333-4444-555555555555"
@@ -57,7 +58,7 @@ class Source:
 def test_a_table_that_only_remembers_deletions_forgets_them_before_it_gets_other_types(snapshot):
     table, definition = snapshot.table, Definition(kind=Kind.UPSERT, key=("at",))
     batch_id = new_id(table.clock)
-    job = writing_job(table, schema("string"), (), batch_id)
+    job = writing_job(table, arrow_schema(schema("string")), (), batch_id)
     writer = DerivedFileWriter(job, f"{DELETIONS_FOLDER}/")
     writer.write(pa.RecordBatch.from_pylist([{"_batch_id": batch_id, "at": "a"}], job.schema))
     files = deletion_files(writer.close(), job.schema, ("at",), datetime.now(UTC))

@@ -143,7 +143,7 @@ def types_of(table):
 def written(table):
     """Add a row to a table, and return the smallest values that its log has for the row's file."""
     snapshot, batch_id = table.snapshot(), new_id(table.clock)
-    job = writing_job(table, snapshot.schema, (), batch_id)
+    job = writing_job(table, snapshot.file_schema, (), batch_id)
     writer = DerivedFileWriter(job)
     row = dict.fromkeys(job.schema.names) | {"id": 7, "_batch_id": batch_id}
     writer.write(pa.RecordBatch.from_pylist([row], job.schema))

@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.delta.sql import condition
+from kinesis_assets.table.row_conditions import condition
 from kinesis_assets.table.row_predicates import RowsAfter, passed
 
 SHARD = "it's 'one'; --"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.data_file import TABLE_SCHEMA
-from kinesis_assets.table.delta.version import schema_of
 from kinesis_assets.table.iceberg.columns import READ_SCHEMA
 from kinesis_assets.table.schema import COLUMNS
 

@@ -96,7 +96,7 @@ OPERATIONS_OF_FORMAT = {
         "delete rows": ("kinesis_assets.table.iceberg.raw_table", "IcebergSnapshot._delete"),
         # Maintenance, in order. It commits without rows before it vacuums.
         "merge files": ("kinesis_assets.table.maintenance.iceberg_steps", "merge"),
-        "replace files": ("kinesis_assets.table.iceberg.raw_table", "IcebergSnapshot.replace"),
+        "replace files": ("kinesis_assets.table.iceberg.raw_table", "IcebergSnapshot.replace_files"),
         "add nothing": ("kinesis_assets.table.iceberg.raw_table", "IcebergSnapshot.add_nothing"),
     },
 }

@@ -149,6 +149,9 @@ def test_the_settings_of_a_registry_are_the_arguments_of_its_class():
     assert [*RegistrySettings.model_fields] == [field.name for field in dataclasses.fields(GlueRegistry)]
 
 
+ICEBERG = {"type": "rest", "uri": "https://catalog.example/api", "database": "lake"}
+
+
 @pytest.mark.parametrize("name", ALIASES)
 def test_every_example_of_a_setting_is_valid(name):
     others = {
@@ -163,6 +166,9 @@ def test_every_example_of_a_setting_is_valid(name):
         "registry": {"format": "glue"},
         "schema": {"format": "glue"},
         "unnest": {"schema": "logEvents STRUCT<id: STRING>"},
+        "table_format": {"catalog": ICEBERG},
+        "keep_snapshots": {"table_format": "iceberg", "catalog": ICEBERG},
+        "keep_snapshot_hours": {"table_format": "iceberg", "catalog": ICEBERG},
     }.get(name, {})
     for example in TableSettings.model_fields[ALIASES[name]].examples:
         KinesisTableComponent(**ORDERS | others | {name: example})

@@ -84,7 +84,7 @@ class Orders:
             if commits:
                 self.commit(*[context.run.run_id] * commits)
             with self.project.open_stream() as opened:
-                progress = report_missing_events(context, opened, KEY, self.table.uri)
+                progress = report_missing_events(context, opened, KEY, self.table)
             return dg.MaterializeResult(metadata=metadata_after(progress, [])[0])
 
         return dg.materialize([orders], instance=self.instance).run_id

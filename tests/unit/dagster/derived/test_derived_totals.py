@@ -7,6 +7,7 @@ import pytest
 
 from kinesis_assets.dagster.consumption import derived_metadata
 from kinesis_assets.dagster.derived.derived_events import READ_INTERVAL, RunningTotals, totals_of_table
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from support.plain_derived import PlainDerived
 from support.virtual_time import VirtualTime
@@ -20,7 +21,7 @@ def derived(tmp_path) -> PlainDerived:
 def test_the_event_has_the_rows_and_the_columns_of_the_table(derived):
     derived.append((1, 1, "a"), (2, 2, "b"))
     derived.upsert((2, 3, "b"))
-    facts = totals_of_table(derived.table.uri)
+    facts = totals_of_table(derived.table)
     assert (facts["dagster/row_count"], facts["dagster/size_bytes"] > 0) == (2, True)
     columns = {column.name: column for column in facts["dagster/column_schema"].columns}
     assert {name: column.type for name, column in columns.items()} == {
@@ -33,12 +34,12 @@ def test_the_event_has_the_rows_and_the_columns_of_the_table(derived):
 
 
 def test_a_table_that_cannot_be_read_leaves_the_event_without_them(tmp_path):
-    assert totals_of_table(str(tmp_path / "nothing")) == {}
+    assert totals_of_table(DerivedTable(str(tmp_path / "nothing"))) == {}
 
 
 def test_a_continuous_run_counts_on_and_reads_the_log_once_a_minute(derived):
     time = VirtualTime()
-    totals = RunningTotals(derived.table.uri, time.monotonic)
+    totals = RunningTotals(derived.table, time.monotonic)
     counts = [totals.after(derived.append((1, 1, "a")))["dagster/row_count"]]
     derived.append((7, 7, "a"))  # by another run
     counts.append(totals.after(derived.append((2, 2, "a"), (3, 3, "a")))["dagster/row_count"])

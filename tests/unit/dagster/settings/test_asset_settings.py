@@ -12,8 +12,8 @@ from kinesis_assets.derive.data_files import BATCH_COLUMN, COMMIT_ORDER_COLUMN, 
 from kinesis_assets.derive.policy import ROUTE_COLUMN
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
+from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.data_file import TABLE_SCHEMA
-from kinesis_assets.table.delta.version import schema_of
 from kinesis_assets.table.schema import COLUMNS
 from support.stream_names import raw_key, stream_key
 

@@ -103,5 +103,5 @@ def test_streams_of_an_account_do_not_share_a_name():
 
 @pytest.mark.parametrize("off", [{"catalog": {}}, {"catalog": {"severity": "ERROR"}}])
 def test_a_table_without_the_setting_cannot_have_its_check(off):
-    with pytest.raises(InvalidInput, match="checks: catalog: only of a table with the setting catalog"):
+    with pytest.raises(InvalidInput, match="checks: catalog: only of a Delta table with the setting catalog"):
         derived_table(source="clicks", table="orders", checks=off)

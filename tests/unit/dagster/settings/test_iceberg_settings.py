@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings, RollupSettings
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -108,3 +109,35 @@ def test_invalid_settings_are_refused(given, error):
 
 def test_an_iceberg_table_has_no_check_of_an_entry_of_a_delta_table():
     assert settings().checks_of_stream({}).catalog is None
+
+
+def derived_settings(kind=DerivedTableSettings, **given):
+    named = {"source": "clicks", "table": "/lake/orders", "table_format": "iceberg", "catalog": REST}
+    return kind(**named | given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [(DerivedTableSettings, {}), (RollupSettings, {"by": ["day"]})],
+    ids=["table", "roll-up"],
+)
+def test_a_derived_table_is_named_like_its_asset_by_default(kind, given):
+    found = derived_settings(kind, **given, keep_snapshots=7)
+    catalog = found.iceberg_catalog("orders")
+    assert (catalog.identifier, catalog.snapshots_kept) == (("lake", "orders"), 7)
+    assert (found.registration, found.format_of("orders") is None) == ({}, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"partition_by": ["day"]}, "partition_by: only of a Delta table"),
+        ({"catalog": {}}, "table_format: iceberg needs the setting catalog"),
+        ({"catalog": {"database": "lake"}}, "catalog: type: give"),
+        ({"table_format": "delta"}, "catalog: type: only with table_format: iceberg"),
+        ({"checks": {"catalog": {"severity": "WARN"}}}, "only of a Delta table with the setting catalog"),
+    ],
+)
+def test_what_a_derived_table_cannot_have_is_refused_when_definitions_are_loaded(given, error):
+    with pytest.raises(InvalidInput, match=error):
+        derived_settings(**given)

@@ -276,5 +276,5 @@ def test_deleted_records_are_no_sign_of_a_restore(derived):
     assert len(files_of(derived.table, RECORDS)) == 1
     reopen(derived)
     snapshot = derived.table.snapshot()
-    assert derived.table.rewrites.between(snapshot.newest.examined, snapshot.delta.version()) is None
+    assert snapshot.rewrites_since(snapshot.newest.examined, snapshot.commit_id) is None
     assert new_rows(derived.table.uri).files

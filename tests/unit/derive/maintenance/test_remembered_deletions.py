@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -47,8 +46,8 @@ def committed(derived, remembered, **options):
 
 def written(derived, *keys, at=None):
     """Write a file with the deletions of some keys, as a step does."""
-    base, batch_id = derived.table.snapshot(), new_id(derived.table.clock)
-    job = replace(writing_job(derived.table, base.schema, (), batch_id), schema=SCHEMA)
+    batch_id = new_id(derived.table.clock)
+    job = writing_job(derived.table, SCHEMA, (), batch_id)
     writer = DerivedFileWriter(job, f"{DELETIONS_FOLDER}/")
     rows = [{"key": key, "value": 5, BATCH_COLUMN: batch_id} for key in keys]
     writer.write(pa.RecordBatch.from_pylist(rows, SCHEMA))

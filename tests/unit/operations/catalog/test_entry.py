@@ -7,8 +7,8 @@ import pytest
 
 from kinesis_assets.errors import CatalogFailed
 from kinesis_assets.operations.catalog.entry import MAX_NAME, MAX_TYPE, MAX_VALUE
+from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.data_file import TABLE_SCHEMA
-from kinesis_assets.table.delta.version import schema_of
 from support.catalog_tables import entry_of
 
 ADDRESS = {

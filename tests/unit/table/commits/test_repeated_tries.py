@@ -17,7 +17,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.retry import Backoff
 from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.policy import CommitRetries, TablePolicy
-from kinesis_assets.table.stored_table import StoredTable
+from kinesis_assets.table.table import PositionedTable
 from support.virtual_time import VirtualTime
 
 RETRIES = CommitRetries(
@@ -36,7 +36,7 @@ def clock():
 @pytest.fixture
 def execute(tmp_path, clock):
     """Execute a step: each of the results is raised if it is an error, or else returned."""
-    table = StoredTable(str(tmp_path), TablePolicy(commits=RETRIES, clock=clock))
+    table = PositionedTable(str(tmp_path), TablePolicy(commits=RETRIES, clock=clock))
 
     def execute(*results):
         left, may_commit = list(results), []

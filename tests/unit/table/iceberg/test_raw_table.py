@@ -16,7 +16,7 @@ from pyiceberg.types import ListType, NestedField, StringType, StructType
 from kinesis_assets.errors import CommitOvertaken, TableMissing, TableRewritten, TableUnsuitable
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.iceberg import raw_table
+from kinesis_assets.table.iceberg import version
 from kinesis_assets.table.iceberg.manifests import entries_of
 from kinesis_assets.table.iceberg.rows import merge
 from kinesis_assets.table.positions.positions import next_positions
@@ -69,7 +69,7 @@ def compact(table):
     """Replace all data files by one with the same rows, and expire all other snapshots, as Spark can."""
     snapshot = table.snapshot()
     paths = [file.path for file in snapshot.data_files()]
-    snapshot.replace(paths, merge(table, snapshot.iceberg.location(), "2026-02-02", paths))
+    snapshot.replace_files(paths, merge(table, snapshot.iceberg.location(), "2026-02-02", paths))
     newest = iceberg_of(table)
     others = [each.snapshot_id for each in newest.snapshots() if each != newest.current_snapshot()]
     newest.maintenance.expire_snapshots().by_ids(others).commit()
@@ -160,12 +160,12 @@ def test_a_rollback_is_refused_after_another_program_has_expired_its_traces(tabl
 @pytest.fixture
 def without_history(monkeypatch):
     """Let only the newest state be known, as when Iceberg's Java library expires the one before."""
-    known = raw_table.states
+    known = version.states
 
     def newest(metadata):
         return [each._replace(is_rollback=False) for each in known(metadata)[-1:]]
 
-    monkeypatch.setattr(raw_table, "states", newest)
+    monkeypatch.setattr(version, "states", newest)
 
 
 @pytest.mark.usefixtures("without_history")
@@ -188,7 +188,7 @@ def test_a_rollback_of_an_amendment_is_refused_after_a_compaction(table):
     iceberg_of(table).maintenance.expire_snapshots().by_ids([lost.snapshot_id]).commit()
     (file,) = table.snapshot().data_files()
     written = merge(table, iceberg_of(table).location(), "2026-02-02", [file.path])
-    table.snapshot().replace([file.path], written)
+    table.snapshot().replace_files([file.path], written)
     with pytest.raises(TableRewritten, match=r"version 3 \(rollback"):
         commit_more(table, a=1)
 

@@ -200,14 +200,14 @@ def before_compaction(monkeypatch):
     """Call functions, each once, right before the next tries to commit a compaction."""
 
     def before_compaction(*acts):
-        original, left = IcebergSnapshot.replace, list(acts)
+        original, left = IcebergSnapshot.replace_files, list(acts)
 
         def after_others(snapshot, *arguments):
             if left:
                 left.pop(0)()
             return original(snapshot, *arguments)
 
-        monkeypatch.setattr(IcebergSnapshot, "replace", after_others)
+        monkeypatch.setattr(IcebergSnapshot, "replace_files", after_others)
 
     return before_compaction
 
@@ -242,13 +242,13 @@ def test_of_two_compactions_of_the_same_files_one_replaces_them(table, before_co
 
 @pytest.mark.parametrize("error", [CommitFailedException("409 after a success"), OSError("lost")])
 def test_a_compaction_whose_response_is_lost_is_made_once(table, monkeypatch, error):
-    original = IcebergSnapshot.replace
+    original = IcebergSnapshot.replace_files
 
     def replace_and_fail(snapshot, *arguments):
         original(snapshot, *arguments)
         raise error
 
-    monkeypatch.setattr(IcebergSnapshot, "replace", replace_and_fail)
+    monkeypatch.setattr(IcebergSnapshot, "replace_files", replace_and_fail)
     version = table.snapshot().version
     assert steps(table)["compact"].state is State.DONE
     assert table.snapshot().version == version + 1

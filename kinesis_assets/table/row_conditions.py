@@ -1,4 +1,4 @@
-"""Conditions on the rows of a Delta table, in the SQL of delta-rs."""
+"""Conditions on rows in SQL, which delta-rs, Spark and other engines evaluate."""
 
 from __future__ import annotations
 

@@ -1,0 +1,97 @@
+"""Derived tables in the format Iceberg.
+
+Never import this module for a table of another format: it loads pyiceberg.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER
+from kinesis_assets.derive.data_files import BATCH_COLUMN
+from kinesis_assets.derive.derived_table import DerivedFormat, DerivedSnapshot
+from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.column_schemas import arrow_schema
+from kinesis_assets.table.iceberg.column_ids import evolved, grows, storable, with_ids
+from kinesis_assets.table.iceberg.derived_version import DerivedInCatalog, IcebergDerivedVersion
+from kinesis_assets.table.maintenance import iceberg_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from kinesis_assets.derive.derived_table import DerivedTable
+    from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.iceberg.catalog import IcebergCatalog
+    from kinesis_assets.table.maintenance.steps import Step
+
+
+class IcebergDerivedSnapshot(IcebergDerivedVersion, DerivedSnapshot):
+    """One version of a derived Iceberg table."""
+
+    table: DerivedTable
+
+
+class IcebergDerived(DerivedFormat):
+    """Derived tables in the format Iceberg.
+
+    Args:
+        catalog: The catalog that names the newest version of the table.
+    """
+
+    def __init__(self, table: DerivedTable, catalog: IcebergCatalog) -> None:
+        self._table = table
+        self._in_catalog = DerivedInCatalog(table, catalog, ENTRIES_FOLDER, BATCH_COLUMN)
+
+    def open(self) -> IcebergDerivedSnapshot:
+        """Open the newest version, see `DerivedFormat`."""
+        return IcebergDerivedSnapshot(self._table, self._in_catalog.load(), self._in_catalog.catalog)
+
+    def create(
+        self, properties: Mapping[str, str], schema: Mapping[str, Any], partition_by: Sequence[str]
+    ) -> DerivedSnapshot:
+        """Open the table; create it if it does not exist, see `DerivedFormat`.
+
+        Raises:
+            InvalidInput: It is to have partitions.
+        """
+        if partition_by:
+            raise InvalidInput(f"table {self._table.uri}: partition_by: not of a derived Iceberg table")
+        created: DerivedSnapshot = self._in_catalog.create(self._table.snapshot, schema, properties)
+        return created
+
+    def check_store(self) -> None:
+        """Check nothing: the catalog compares and sets."""
+
+    def storable(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return columns with wider types in place of those that Iceberg lacks, see `DerivedFormat`."""
+        widened: dict[str, Any] = storable(schema)
+        return widened
+
+    def can_grow(self, old: Any, new: Any) -> bool:
+        """Return whether Iceberg's evolution lets a type become another one, see `DerivedFormat`."""
+        return grows(old, new)
+
+    def needs_files(self, old: Any, new: Any) -> bool:
+        """Return that no file is rewritten, see `DerivedFormat`."""
+        del old, new
+        return False
+
+    def file_schema(self, schema: Mapping[str, Any], present: DerivedSnapshot | None) -> pa.Schema:
+        """Return the columns with the ids that the table has or gets, see `DerivedFormat`."""
+        if isinstance(present, IcebergDerivedSnapshot):
+            return with_ids(arrow_schema(schema), present.evolved(schema))
+        return with_ids(arrow_schema(schema), evolved(None, schema))
+
+    def steps_before(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
+        """Delete files that no snapshot names, see `DerivedFormat`.
+
+        Readers may still use what the later steps remove, so that is left for the next maintenance.
+        """
+        yield from iceberg_steps.vacuum(self._table, clock, dry_run=dry_run)
+
+    def steps_after(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
+        """Perform no step: commits expire snapshots."""
+        del clock, dry_run
+        yield from ()

@@ -1,0 +1,226 @@
+"""One version of a derived Iceberg table, which has no partitions, and its commits.
+
+A property of the table points at its newest commit entry, as those of a raw table at its positions.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.conversions import to_bytes
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, PrimitiveType
+
+from kinesis_assets.errors import TableUnsuitable
+from kinesis_assets.table.iceberg.catalog import iceberg_errors
+from kinesis_assets.table.iceberg.column_ids import columns_of, evolved
+from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE
+from kinesis_assets.table.iceberg.history import number_of
+from kinesis_assets.table.iceberg.opening import TableInCatalog
+from kinesis_assets.table.iceberg.version import IcebergVersion
+from kinesis_assets.table.stored_table import WritableVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.types import IcebergType
+
+    from kinesis_assets.table.data_file import TableFile
+    from kinesis_assets.table.iceberg.catalog import IcebergCatalog
+    from kinesis_assets.table.log.entries import Rewrite
+    from kinesis_assets.table.stored_table import AddedFile, StoredTable
+
+_CREATED = "kinesis_assets.created"
+"""The property with the time at which the table was created, in seconds since the epoch."""
+
+_EPOCH = date(1970, 1, 1)
+
+
+class IcebergDerivedVersion(IcebergVersion, WritableVersion):
+    """One version of a derived Iceberg table."""
+
+    @property
+    def created(self) -> float:
+        """When the table was created, by the clock of the machine that created it."""
+        return float(self.properties.get(_CREATED, 0.0))
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The columns of its rows, as in Delta's metadata.
+
+        Raises:
+            TableUnsuitable: Another program has added one of a type that derived tables do not have.
+        """
+        try:
+            return columns_of(self.iceberg.schema())
+        except ValueError as error:
+            raise TableUnsuitable(
+                self.uri, f"{error}, which derived tables do not have; nothing was changed. Drop the column"
+            ) from None
+
+    @property
+    def partition_columns(self) -> list[str]:
+        """The names of the partition columns, of which it has none."""
+        return []
+
+    def refuse_unreadable(self) -> None:
+        """Check that every row of a file is a row of the table, see `TableSnapshot`."""
+        names = {field.field_id: field.name for field in self.iceberg.schema().fields}
+        for field in (field for schema in self._metadata.schemas for field in schema.fields):
+            if names.get(field.field_id, field.name) != field.name:
+                raise TableUnsuitable(
+                    self.uri,
+                    f"has the column {names[field.field_id]}, which was called {field.name} and is called so "
+                    "in its older files, which are read by name; nothing was changed. Rename it back",
+                )
+        super().refuse_unreadable()
+
+    def refuse_irreplaceable(self) -> None:
+        """Check that files can be replaced by others. Raises as `refuse_unreadable`."""
+        self.refuse_unreadable()
+
+    def rewrites_since(self, base: int, commit_id: int) -> list[Rewrite] | None:
+        """Return the rollbacks and overwrites after a version, see `WritableVersion`."""
+        found = self.rewrites_of(base, commit_id)
+        return None if not found and self._cut(base) is not None else found
+
+    def is_compacted_since(self, base: int) -> bool:
+        """Return whether later snapshots only moved rows, see `WritableVersion`."""
+        later = [snapshot for snapshot in self._ancestors if number_of(snapshot) > base]
+        return self._cut(base) is None and all(
+            snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
+            for snapshot in later
+        )
+
+    def evolved(self, columns: Mapping[str, Any]) -> Schema:
+        """Return the schema of the table after it gets columns, see `column_ids.evolved`."""
+        return evolved(self.iceberg.schema(), columns, last_id=self._metadata.last_column_id)
+
+    def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
+        """Add columns, or let those grow that the table has, see `WritableVersion`."""
+        new = {field["name"]: field for field in fields}
+        kept = [new.pop(field["name"], field) for field in self.schema["fields"]]
+        with iceberg_errors(self.uri, "changed", writes=True):
+            self.change_columns(self._numbered(self.evolved({"fields": [*kept, *new.values()]})))
+
+    def _numbered(self, schema: Schema) -> Schema:
+        """Return a schema with the id of an equal one that the table has had, or else with a new id."""
+        had = {each.schema_id: each.as_struct() for each in self._metadata.schemas}
+        equal = (schema_id for schema_id, struct in had.items() if struct == schema.as_struct())
+        return schema.model_copy(update={"schema_id": next(equal, max(had) + 1)})
+
+    def complete_properties(self) -> None:
+        """Change nothing: the properties of a table do not depend on its columns."""
+
+    def prepare_columns(self, columns: Mapping[str, Any]) -> None:
+        """Change nothing, see `complete_properties`."""
+        del columns
+
+    def write(
+        self,
+        added: Iterable[AddedFile],
+        removed: Iterable[TableFile],
+        pointers: Mapping[str, int],
+        *,
+        exclusive: bool,
+        columns: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add and remove files and set pointers, see `WritableVersion`. Every commit is exclusive."""
+        del exclusive
+        schema = None if columns is None else self._numbered(self.evolved(columns))
+        location, stored = self.iceberg.location(), schema or self.iceberg.schema()
+        self._commit(
+            {},
+            pointers,
+            [_described(location, file, stored) for file in added],
+            self._files_at({file.path for file in removed}),
+            is_compaction=not pointers,
+            columns=schema,
+        )
+
+
+def _described(location: str, file: AddedFile, schema: Schema) -> IcebergFile:
+    """Return the description of a file that a task has written, as manifests contain it."""
+    statistics = json.loads(file.statistics)
+
+    def bounds(kind: str) -> dict[int, bytes]:
+        found = statistics.get(kind, {})
+        return {
+            field.field_id: to_bytes(field.field_type, _value(field.field_type, found[field.name]))
+            for field in schema.fields
+            if field.name in found and isinstance(field.field_type, PrimitiveType)
+        }
+
+    found = statistics["nullCount"]
+    nulls = {field.field_id: found[field.name] for field in schema.fields if field.name in found}
+    described = IcebergFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"{location.rstrip('/')}/{file.path}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=file.rows,
+        file_size_in_bytes=file.size,
+        value_counts=dict.fromkeys(nulls, file.rows),
+        null_value_counts=nulls,
+        lower_bounds=bounds("minValues"),
+        upper_bounds=bounds("maxValues"),
+    )
+    described.spec_id = UNPARTITIONED_PARTITION_SPEC.spec_id
+    return described
+
+
+def _value(kind: IcebergType, value: Any) -> Any:
+    """Return a bound as pyiceberg takes it. Statistics have a date as a text."""
+    return (date.fromisoformat(value) - _EPOCH).days if isinstance(kind, DateType) else value
+
+
+class DerivedInCatalog(TableInCatalog):
+    """A derived table in its catalog.
+
+    Args:
+        commits: See `TableInCatalog`.
+        batch_column: The column of which other programs must keep exact statistics.
+    """
+
+    def __init__(self, table: StoredTable, catalog: IcebergCatalog, commits: str, batch_column: str) -> None:
+        super().__init__(table, catalog, commits)
+        self._batch_column = batch_column
+
+    def load(self) -> Table:
+        """Open the newest version of the table.
+
+        Raises as `TableInCatalog.load`, and `TableUnsuitable` if the table has partitions.
+        """
+        found = super().load()
+        if found.spec().fields:
+            raise TableUnsuitable(
+                self._table.uri,
+                "has partitions, which derived Iceberg tables do not have; nothing was changed. Use another "
+                "table",
+            )
+        return found
+
+    def create(
+        self, opened: Callable[[], Any], columns: Mapping[str, Any], properties: Mapping[str, str]
+    ) -> Any:
+        """Open the table, or create an empty one, see `open_or_create`.
+
+        Args:
+            columns: The columns of a new table, as in Delta's metadata.
+        """
+        named = {
+            **properties,
+            **COPY_ON_WRITE,
+            f"write.metadata.metrics.column.{self._batch_column}": "full",
+            _CREATED: str(self._table.clock.time()),
+        }
+        return self.open_or_create(opened, evolved(None, columns), UNPARTITIONED_PARTITION_SPEC, named)
