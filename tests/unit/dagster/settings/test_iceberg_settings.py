@@ -123,7 +123,7 @@ def derived_settings(kind=DerivedTableSettings, **given):
 )
 def test_a_derived_table_is_named_like_its_asset_by_default(kind, given):
     found = derived_settings(kind, **given, keep_snapshots=7)
-    catalog = found.iceberg_catalog("orders")
+    catalog = found.iceberg_catalog("orders", lambda _: ClientSettings())
     assert (catalog.identifier, catalog.snapshots_kept) == (("lake", "orders"), 7)
     assert (found.registration, found.format_of("orders") is None) == ({}, False)
 
@@ -135,6 +135,7 @@ def test_a_derived_table_is_named_like_its_asset_by_default(kind, given):
         ({"catalog": {}}, "table_format: iceberg needs the setting catalog"),
         ({"catalog": {"database": "lake"}}, "catalog: type: give"),
         ({"table_format": "delta"}, "catalog: type: only with table_format: iceberg"),
+        ({"catalog": {"type": "glue", "database": "lake"}}, "catalog: type: glue: only of a raw table"),
         ({"checks": {"catalog": {"severity": "WARN"}}}, "only of a Delta table with the setting catalog"),
     ],
 )
