@@ -73,14 +73,20 @@ class IcebergDerivedVersion(IcebergVersion, WritableVersion):
         return []
 
     def refuse_unreadable(self) -> None:
-        """Check that every row of a file is a row of the table, see `TableSnapshot`."""
-        names = {field.field_id: field.name for field in self.iceberg.schema().fields}
-        for field in (field for schema in self._metadata.schemas for field in schema.fields):
-            if names.get(field.field_id, field.name) != field.name:
+        """Check that every row of a file is a row of the table, see `ReadableVersion`.
+
+        Raises:
+            TableUnsuitable: Rows are deleted by files of their own, or a column was renamed.
+        """
+        first: dict[int, str] = {}
+        for schema in sorted(self._metadata.schemas, key=lambda schema: schema.schema_id):
+            first = _names(schema) | first
+        for field_id, name in _names(self.iceberg.schema()).items():
+            if first[field_id] != name:
                 raise TableUnsuitable(
                     self.uri,
-                    f"has the column {names[field.field_id]}, which was called {field.name} and is called so "
-                    "in its older files, which are read by name; nothing was changed. Rename it back",
+                    f"has the column {name}, which was called {first[field_id]} and is called so in its "
+                    "older files, which are read by name; nothing was changed. Rename it back",
                 )
         super().refuse_unreadable()
 
@@ -146,6 +152,11 @@ class IcebergDerivedVersion(IcebergVersion, WritableVersion):
             is_compaction=not pointers,
             columns=schema,
         )
+
+
+def _names(schema: Schema) -> dict[int, str]:
+    """Return the names of all columns, and of their parts, by id."""
+    return {schema.find_field(name).field_id: name for name in schema.column_names}
 
 
 def _described(location: str, file: AddedFile, schema: Schema) -> IcebergFile:

@@ -208,12 +208,29 @@ def test_a_source_with_rows_of_another_program_is_refused(derived):
         source.ranked_files(Selection())
 
 
-def test_a_column_that_another_program_renamed_is_refused(derived):
+def test_a_column_that_another_program_renamed_is_refused_until_it_is_renamed_back(derived):
     derived.append(*ROWS)
     with iceberg_of(derived.table).update_schema() as update:
         update.rename_column("value", "amount")
     with pytest.raises(TableUnsuitable, match="amount, which was called value"):
         open_source(derived.table.uri, format=derived._format)
+    with iceberg_of(derived.table).update_schema() as update:
+        update.rename_column("amount", "value")
+    derived.append((4, 40, "d"))
+    assert open_source(derived.table.uri, format=derived._format).schema["fields"][1]["name"] == "value"
+    assert derived.rows == Counter([*ROWS, (4, 40, "d")])
+
+
+def test_a_part_of_a_column_that_another_program_renamed_is_refused(tmp_path):
+    path = str(tmp_path / "orders")
+    table = DerivedTable(path, format=derived_iceberg(path))
+    place = {"type": "struct", "fields": [field("x", "long")]}
+    table.open_or_create("source", columns_of(place=place), ())
+    append(table, {"place": {"x": 1}})
+    with iceberg_of(table).update_schema() as update:
+        update.rename_column("place.x", "y")
+    with pytest.raises(TableUnsuitable, match=r"place\.y, which was called place\.x"):
+        open_source(path, format=derived_iceberg(path))
 
 
 def test_a_column_of_another_program_is_null_in_new_rows(derived):

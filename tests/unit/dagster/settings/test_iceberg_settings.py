@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings, RollupSettings
+from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -142,3 +143,14 @@ def test_a_derived_table_is_named_like_its_asset_by_default(kind, given):
 def test_what_a_derived_table_cannot_have_is_refused_when_definitions_are_loaded(given, error):
     with pytest.raises(InvalidInput, match=error):
         derived_settings(**given)
+
+
+def test_a_router_is_no_iceberg_table_but_its_routes_may_be():
+    route = {"match": "a", "name": "a", "table": "/lake/a", "schema": "id BIGINT"}
+    given = {"name": "r", "source": "clicks", "table": "/lake/r", "format": "json", "route_by": "kind"}
+    with pytest.raises(
+        InvalidInput, match="catalog: type: only of an Iceberg table, and a router is a Delta"
+    ):
+        RoutesSettings(**given, catalog=REST, routes=[route])
+    found = RoutesSettings(**given, routes=[{**route, "table_format": "iceberg", "catalog": REST}])
+    assert [each.is_iceberg for each in (found.router, *found.tables)] == [False, True]
