@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kinesis_assets import Cursor, new_rows
+from kinesis_assets import Cursor
 from kinesis_assets.derive.backlog import Backlog, backlog_of, first_unconsumed_date
 from kinesis_assets.derive.commit_entry import ReplacedFile
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, TableOfAnotherSource
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.table import PositionedTable
 from support.formats import format_of, source_format
 from support.plain_derived import PlainDerived
 
@@ -33,8 +32,7 @@ def created(bench):
 
 
 def opened(table):
-    format_ = source_format(table) if isinstance(table, PositionedTable) else None
-    return open_source(table.uri, format=format_)
+    return open_source(table.uri, format=source_format(table))
 
 
 def backlog(table, cursor, **limits):
@@ -132,13 +130,13 @@ class TestDerivedSource:
         return orders
 
     def test_commits_are_left_from_the_oldest_on(self, orders):
-        cursor = new_rows(orders.table.uri).cursor
+        cursor = opened(orders.table).end
         first = orders.append((2, 0, "a"))
         orders.append((3, 0, "a"))
         assert backlog(orders.table, cursor) == Backlog(time_of_id(first.commit_id), 2)
 
     def test_a_commit_that_only_deletes_rows_is_left(self, orders):
-        cursor = new_rows(orders.table.uri).cursor
+        cursor = opened(orders.table).end
         snapshot = orders.table.snapshot()
         deleting = msgspec.structs.replace(
             snapshot.newest,
@@ -152,19 +150,19 @@ class TestDerivedSource:
         assert backlog(orders.table, cursor) == Backlog(time_of_id(deleting.commit_id), 1)
 
     def test_a_commit_without_rows_is_not_waited_for(self, orders):
-        cursor = new_rows(orders.table.uri).cursor
+        cursor = opened(orders.table).end
         orders.append()
         assert backlog(orders.table, cursor) == Backlog(None)
 
     def test_a_consumer_far_behind_is_so_since_its_position(self, orders):
-        cursor = new_rows(orders.table.uri).cursor
+        cursor = opened(orders.table).end
         for number in range(3):
             orders.append((number, 0, "a"))
         found = backlog(orders.table, cursor, max_commits=2)
         assert found == Backlog(time_of_id(cursor.commit), 2, has_more=True)
 
     def test_a_source_that_was_rebuilt_is_refused(self, orders):
-        cursor = new_rows(orders.table.uri).cursor
+        cursor = opened(orders.table).end
         orders.rebuild()
         with pytest.raises(SourceCommitsMissing, match="rebuilt"):
             backlog(orders.table, cursor)

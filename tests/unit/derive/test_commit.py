@@ -12,6 +12,8 @@ from kinesis_assets.metrics.instruments import COMMIT_DURATION
 from support.plain_derived import PlainDerived
 from support.table_folder import folder_of
 
+pytestmark = pytest.mark.any_format
+
 
 @pytest.fixture
 def derived(tmp_path):
@@ -107,6 +109,7 @@ def test_an_entry_counts_the_rows_that_were_added_and_those_that_were_deleted(de
     assert (rebuilt.previous, derived.rows.total()) == (None, 0)
 
 
+@pytest.mark.delta
 def test_an_upsert_is_refused_after_a_compaction_of_one_of_several_files_that_it_replaces(derived):
     derived.append((2, 2, "a"))
     derived.append((3, 3, "b"))

@@ -15,6 +15,8 @@ from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.cursor import Cursor, Selection
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
 from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.maintenance import maintain
+from kinesis_assets.derive.policy import Retention
 from kinesis_assets.derive.schema import accept_columns, refuse_other_types
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.write import writing_job
@@ -320,6 +322,27 @@ def test_a_compaction_is_made_again_if_another_commit_replaced_its_files(derived
     step = steps_of(derived, limits=MaintenanceLimits(small_files=2))["compact", "data files"]
     assert step.state is State.DONE
     assert derived.rows == Counter([(1, 11, "a"), ROWS[1], (3, 31, "c")])
+
+
+def test_maintenance_deletes_rows_by_their_age_and_names_them_for_consumers(tmp_path):
+    path = str(tmp_path / "orders")
+    table = DerivedTable(path, format=derived_iceberg(path))
+    table.open_or_create("source", columns_of(day="date", at="timestamp"), ())
+    now = datetime.now(UTC)
+    for days in ((90, 1), (80,)):
+        append(
+            table, *({"day": (now - timedelta(days)).date(), "at": now - timedelta(days)} for days in days)
+        )
+    for column in ("day", "at"):
+        steps = list(maintain(table, now, retention=Retention(column, 30), machine=lambda: now))
+        rows = iceberg_of(table).scan().to_arrow()[column].to_pylist()
+        assert len(rows) == 1, steps
+    newest = table.snapshot().newest
+    assert newest is not None
+    assert newest.floor is not None
+    assert newest.floor.rows == 2
+    source = open_source(path, format=derived_iceberg(path))
+    assert source.expired_rows == 2
 
 
 def test_maintenance_deletes_files_that_no_snapshot_names_after_a_week(derived):
