@@ -19,6 +19,7 @@ from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import CursorConflict, LandingFailed, SourceCommitsMissing
 from support.derived import order
+from support.formats import source_format
 from support.glue_records import framed
 from support.typed_tables import BAD
 
@@ -132,7 +133,7 @@ def test_a_schema_that_is_registered_between_the_runs_changes_nothing(typed, sep
 def test_a_rebuild_of_the_typed_table_asks_for_one_of_its_errors(typed, separate):
     separate(GOOD, BAD)
     assert errors_of(typed) == [BAD]
-    source = open_source(typed.bench.table.uri)
+    source = open_source(typed.bench.table.uri, format=source_format(typed.bench.table))
     table = typed.derived.table
     rebuild(table, source, typed.derived.derivation.definition, (), by="ann", apply=True)
     separate(schema=CORRECTED)
