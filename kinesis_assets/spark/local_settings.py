@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 from argparse import ArgumentParser
+from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,11 +196,17 @@ def require_java() -> None:
     """
     home = os.environ.get("JAVA_HOME")
     java = java_command()
-    if shutil.which(java) is None:
+    program = shutil.which(java)
+    if program is None:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
         raise JavaUnavailable(
             f"Spark needs Java {_MIN_VERSION} or newer: {where}; install a JDK or set JAVA_HOME"
         )
+    _require_version(program)
+
+
+@cache  # a process checks before each run, and Java takes 50 ms to print its version
+def _require_version(java: str) -> None:
     command = [java, "-version"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603
