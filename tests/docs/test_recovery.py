@@ -75,7 +75,10 @@ def test_the_documented_sql_returns_the_checksums_of_the_commits(clicks, tmp_pat
     (landed,) = (each for each in found if each.added)
     files = [str(path) for path in (tmp_path / "clicks").glob("arrival_date=*/*.parquet")]
     clicks.read.parquet(*files).createOrReplaceTempView("clicks")
-    rows = clicks.sql(re.sub(r"batch_id = \d+", f"batch_id = {landed.batch_id}", sql)).collect()
+    try:
+        rows = clicks.sql(re.sub(r"batch_id = \d+", f"batch_id = {landed.batch_id}", sql)).collect()
+    finally:
+        clicks.catalog.dropTempView("clicks")
     committed = {shard: (facts.rows, facts.checksum) for shard, facts in landed.added.items()}
     assert {row[0]: (row[1], row[2]) for row in rows} == committed
 

@@ -168,7 +168,10 @@ def test_ten_planted_differences_of_each_kind_are_found(source, compare, spark, 
     by_position = compare(kept, *BY_POSITION, "--value", "payload")
     by_id = compare(kept, *BY_ID, "--value", "payload", "--format", "parquet", write=by_day)
     spark.read.parquet(str(tmp_path / "other-by-day")).createOrReplaceTempView("events_of_another")
-    by_name = compare(kept, *BY_ID, "--value", "payload", "--with", "events_of_another", write=replace)
+    try:
+        by_name = compare(kept, *BY_ID, "--value", "payload", "--with", "events_of_another", write=replace)
+    finally:
+        spark.catalog.dropTempView("events_of_another")
 
     for done in (by_position, by_id, by_name):
         assert (done.exit_code, totals(done)) == (1, expected)

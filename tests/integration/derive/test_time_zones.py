@@ -239,9 +239,11 @@ def test_a_function_uses_views_functions_and_settings_of_the_active_session(mome
 
     try:
         moments.run(transform=transform)
+        assert not spark.catalog.tableExists("new_rows")
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
-    assert not spark.catalog.tableExists("new_rows")
+        spark.catalog.dropTempView("names")
+        spark.sql("DROP TEMPORARY FUNCTION shouted")
     assert moments.values("id", "day", "name", "number") == [
         (0, DAYS[0][1], "ZERO", None),
         (1, DAYS[1][1], "ONE", None),
