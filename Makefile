@@ -126,7 +126,8 @@ iceberg: $(READY)
 		one_winner replay) \
 		$(patsubst %,tests/chaos/faults/test_%.py,crash_matrix crash_matrix_of_continuous_runs fencing \
 		killed_operations paused_runs) tests/chaos/property/test_histories.py tests/chaos/test_races.py \
-		tests/integration/derive tests/unit/derive
+		tests/integration/derive tests/unit/derive \
+		$(patsubst %,tests/integration/dagster/test_%.py,derived_checks derived_tables typed_tables)
 
 MINUTES ?= 2
 

@@ -79,7 +79,9 @@ class Routed:
         """The table of a route."""
         settings = self.routes.tables[number]
         source = routes_folder(self.routes.table, settings.routes)
-        return self._typed(RoutedRows(settings, str(settings.schema_)), source=source, **changes)
+        return self._typed(
+            RoutedRows(settings, str(settings.schema_)), **{"source": source, "source_format": None} | changes
+        )
 
     def direct(self, **changes: Any) -> DerivedBench:
         """The same table of orders directly below the raw table."""

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-pytestmark = pytest.mark.usefixtures("spark")
+    from kinesis_assets.dagster.stream import OpenStream
+
+pytestmark = [pytest.mark.any_format, pytest.mark.usefixtures("spark")]
 
 A = "shardId-000000000000"
 ALL = {name for name, _ in DerivedChecks().defined} - {"unmatched_records", "catalog"}
@@ -75,7 +77,7 @@ class Clicks:
         newest = table.snapshot().newest
         assert newest is not None
         with self.project.open_stream() as opened:
-            source = open_source(opened.table.uri)
+            source = open_source(opened.table.uri, format=opened.raw_format)
         rebuild(table, source, newest.definition, (), by="ann", apply=True)
         self.materialize(instance, "clicks")
 
@@ -168,7 +170,7 @@ def test_the_sensor_turns_the_lag_red_without_a_run_and_a_run_turns_it_green(con
     assert failed(instance) == set()
     consumed.put(b'{"id": 3}')
     execute(consumed.project, instance, A)
-    daemon.checked = checked_by(consumed)
+    daemon.checked = checked_by(consumed, daemon.opened)
     daemon.clock = lambda: time.time() + DAY
     runs = len(instance.get_runs())
     daemon.tick()
@@ -180,10 +182,11 @@ def test_the_sensor_turns_the_lag_red_without_a_run_and_a_run_turns_it_green(con
     assert failed(instance) == set()
 
 
-def checked_by(clicks: Clicks):
+def checked_by(clicks: Clicks, opened: OpenStream):
     from kinesis_assets.dagster.checked_table import checked_tables  # noqa: PLC0415
 
-    return checked_tables(clicks.definitions.get_repository_def().assets_defs_by_key, clicks.project.names)
+    assets = clicks.definitions.get_repository_def().assets_defs_by_key
+    return checked_tables(assets, clicks.project.names, None, opened.raw_format)
 
 
 def test_the_sensor_reports_the_checks_of_all_tables_of_the_stream(consumed, instance):

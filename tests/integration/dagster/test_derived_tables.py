@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+pytestmark = pytest.mark.any_format
+
 A, B, C = (f"shardId-{number:012d}" for number in range(3))
 NUMBERS, COUNTS = dg.AssetKey("numbers"), dg.AssetKey("counts")
 

@@ -24,6 +24,8 @@ from support.mentions import assert_mentions
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.any_format
+
 A = "shardId-000000000000"
 
 

@@ -23,6 +23,8 @@ from support.routed import ORDER, Routed, event
 if TYPE_CHECKING:
     from support.derived import DerivedBench
 
+pytestmark = pytest.mark.any_format
+
 
 @pytest.fixture
 def routed(bench, derived, tmp_path):
@@ -113,6 +115,7 @@ def test_each_document_is_in_the_table_of_its_route_or_has_none(routed):
         str(tables.path / "errors"),
         RoutedRows(tables.routes.tables[0], ORDER).of_errors,
         source=f"{orders.table.uri}/{ERRORS_FOLDER}",
+        source_format=None,
     )
     errors.run()
     (bad,) = rows_of(errors)
@@ -142,7 +145,7 @@ def test_a_router_and_the_tables_below_it_start_again_by_a_rebuild_of_each(route
         each.run()
     for each in (router, orders):
         made = each.derivation
-        source = open_source(made.source)
+        source = open_source(made.source, format=made.source_format)
         rebuild(each.table, source, made.definition, made.partition_by, by="ann", apply=True)
     tables.ingest(event("paid", 3))
     for each in (router, orders):
