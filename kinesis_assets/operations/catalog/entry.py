@@ -189,11 +189,15 @@ class Entry:
     def _parameters(self) -> dict[str, str]:
         return {**self.properties, **_KIND, **self.marks, FINGERPRINT: self.fingerprint}
 
-    def is_in(self, found: Found) -> bool:
-        """Return whether a found entry says the same of the table, or what a later version of it said."""
+    def is_in(self, found: Found, *, or_later: bool = True) -> bool:
+        """Return whether a found entry says the same of the table.
+
+        Args:
+            or_later: Or what a later version of it said.
+        """
         parameters = found.get("Parameters", {})
         is_same_table = parameters.get(TABLE_ID) == self.marks[TABLE_ID]
-        if is_same_table and _version_of(parameters) > self.version:
+        if or_later and is_same_table and _version_of(parameters) > self.version:
             return True
         wanted = {name: text for name, text in self._parameters.items() if name != VERSION}
         return fingerprint_of(found) == self.fingerprint and wanted.items() <= parameters.items()

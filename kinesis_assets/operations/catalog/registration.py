@@ -52,7 +52,7 @@ def register(catalog: GlueCatalog, entry: Entry, *, force: bool = False) -> Done
     """Make the entry of a table that of its newest version.
 
     Args:
-        force: Replace the entry also if somebody else made or changed it.
+        force: Replace the entry also if somebody else or a later version of the table made or changed it.
 
     Raises:
         CatalogFailed: A call failed; or the entry belongs to somebody else, and was left as it is.
@@ -64,7 +64,7 @@ def register(catalog: GlueCatalog, entry: Entry, *, force: bool = False) -> Done
                 return Done.CREATED
             continue
         refusal = entry.refusal_to_replace(found)
-        if refusal is None and entry.is_in(found):
+        if refusal is None and entry.is_in(found, or_later=not force):
             return Done.NOTHING
         if refusal is not None and not force:
             raise CatalogFailed(f"{refusal}, so it was left as it is", advice=WAYS_OUT)

@@ -78,6 +78,16 @@ def test_an_entry_that_somebody_has_changed_is_replaced_only_by_force(catalog, d
     assert database.columns("orders") == {"id": "bigint", "amount": "double"}
 
 
+def test_the_entry_of_a_later_version_is_replaced_only_by_force(catalog, database):
+    """The table was copied back from a backup, which it does not show."""
+    register(catalog, entry_of(SECOND, database=database.name, version=40))
+    restored = entry_of(FIRST, database=database.name, version=30)
+    assert register(catalog, restored) is Done.NOTHING
+    assert register(catalog, restored, force=True) is Done.REPLACED
+    assert database.columns("orders") == {"id": "bigint"}
+    assert register(catalog, restored, force=True) is Done.NOTHING
+
+
 def test_the_entry_of_another_table_is_left_as_it_is(catalog, database):
     register(catalog, entry_of(FIRST, database=database.name))
     other = entry_of(FIRST, database=database.name, uri="s3://lake/others", table_id=AGAIN)
