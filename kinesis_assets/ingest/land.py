@@ -7,7 +7,8 @@ retried, speculated or killed attempt leaves files that no table version refers 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import logging
+from contextlib import ExitStack, contextmanager
 from heapq import heapreplace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.received_pages import Received
 
 
+_log = logging.getLogger(__name__)
+
+
 def land(
     spark: SparkSession,
     job: LandingJob,
@@ -56,7 +60,8 @@ def land(
     Args:
         job: The settings that all ranges share.
         ranges: The ranges to read, in the order in which they are started.
-        received: By shard id, what subscriptions have received. The tasks call GetRecords for the others.
+        received: By shard id, what subscriptions have received. The tasks call GetRecords for the others, and
+            for all if it cannot be passed on.
 
     Raises:
         LandingFailed: A task returned an invalid manifest.
@@ -68,7 +73,18 @@ def land(
         {each.shard_id: received[each.shard_id] for each in group if each.shard_id in received}
         for group, _ in groups
     ]
-    with tagged(spark, _tag(job.batch_id)), _files(spark, parts) as files:
+    with tagged(spark, _tag(job.batch_id)), ExitStack() as opened:
+        files: list[str] = []
+        if any(parts) and runs_on_this_machine(
+            spark
+        ):  # in rows, it would be copied many times within the JVM
+            try:
+                files = opened.enter_context(_files(spark, parts))
+            except OSError as error:
+                _log.warning(
+                    "what subscriptions have received cannot be written, so it is read again: %s", error
+                )
+                received = {}
         frame = spark.range(0, tasks, 1, tasks) if files or not received else _rows(spark, parts)
         rows = frame.mapInArrow(landing_task(job, groups, files), "landing binary").collect()
     return landing_of([row[0] for row in rows], job, ranges)
@@ -76,13 +92,11 @@ def land(
 
 @contextmanager
 def _files(spark: SparkSession, parts: Sequence[Mapping[str, Received]]) -> Iterator[list[str]]:
-    """Yield the paths of files with what each task gets, if the tasks run on this machine; nothing otherwise.
+    """Yield the paths of files with what each task gets, for tasks that run on this machine.
 
-    In rows, it would be copied many times within the JVM.
+    Raises:
+        OSError: They cannot be written.
     """
-    if not (any(parts) and runs_on_this_machine(spark)):
-        yield []
-        return
     with TemporaryDirectory(dir=folder_of_session(spark)) as folder:
         files = [Path(folder, str(number)) for number in range(len(parts))]
         for file, part in zip(files, parts, strict=True):

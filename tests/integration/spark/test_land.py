@@ -77,3 +77,22 @@ def test_tasks_land_what_subscriptions_have_received_and_an_iteration_without_re
     assert warnings == []
     assert set(files.iterdir()) == before
     bench.assert_exactly_once()
+
+
+@pytest.mark.usefixtures("patient_subscriptions")
+def test_getrecords_reads_what_was_received_if_the_folder_of_the_session_cannot_be_written(
+    bench, spark, monkeypatch, tmp_path, caplog
+):
+    monkeypatch.setattr(land_module, "folder_of_session", lambda _: str(tmp_path / "missing"))
+    bench.create(2)
+    summary = bench.client.describe()
+    bench.client.register_consumer("lake", summary.identity.arn)
+    with landing_by_subscriptions(
+        bench.client, "lake", summary, land=partial(land, spark), warn=lambda _: None
+    ) as land_ranges:
+        run = partial(bench.run, land=land_ranges)
+        run()
+        bench.put(*range(10))
+        wait_until(lambda: run().errors == {} and len(bench.rows) == 10)
+    bench.assert_exactly_once()
+    assert "cannot be written" in caplog.text
