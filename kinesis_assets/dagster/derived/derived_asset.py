@@ -249,7 +249,7 @@ def _asset(
                 group_name=settings.group_name or names.group,
                 owners=settings.owners,
                 tags=settings.tags,
-                kinds=kinds_of(settings.kinds),
+                kinds=kinds_of(settings.kinds, settings.table_format),
                 automation_condition=after_landing(),
                 description=settings.description
                 or description

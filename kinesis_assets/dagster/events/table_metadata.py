@@ -48,7 +48,7 @@ _STORAGE_KINDS = {"delta": "deltalake"}
 """The names of formats in Dagster, where they are others."""
 
 
-def kinds_of(kinds: Iterable[str] | None, format_: str = "delta") -> set[str]:
+def kinds_of(kinds: Iterable[str] | None, format_: str) -> set[str]:
     """Return the kinds of a table's asset.
 
     Args:

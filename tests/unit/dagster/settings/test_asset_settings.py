@@ -131,6 +131,16 @@ def test_the_kinds_of_a_table_name_its_format(settings, icon):
     assert raw_spec(**settings).kinds == {"pyspark", icon}
 
 
+def test_the_kinds_of_a_derived_table_name_its_format():
+    catalog = {"type": "rest", "uri": "https://catalog.example", "database": "lake"}
+
+    @derived_table(source="clicks", table="/derived", table_format="iceberg", catalog=catalog)
+    def visits(rows):
+        return rows
+
+    assert visits.get_asset_spec().kinds == {"pyspark", "iceberg"}
+
+
 def test_a_derived_table_links_to_its_function():
     @derived_table(source="clicks", table="/derived")
     def visits(rows):
