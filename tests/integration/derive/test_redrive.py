@@ -14,7 +14,7 @@ from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.redrive import redrive
 from kinesis_assets.errors import CursorConflict, InvalidInput, TableOfAnotherSource
 from support.derived import identified
-from support.formats import derived_rows
+from support.formats import delete, derived_rows
 
 if TYPE_CHECKING:
     from kinesis_assets.derive.redrive import Redrive
@@ -219,7 +219,7 @@ def test_a_record_that_the_source_no_longer_has_is_redriven_with_null_in_its_oth
     table = Redriven(typed, apart=False, more=["partition_key"])
     table.consume(event("a", 1, "x"), event("b", 1, "x"))
     first = typed.derived.rows.to_pylist()[0]["sequence_number"]
-    typed.bench.delta.delete(f"sequence_number = '{first}'")
+    delete(typed.bench.table, f"sequence_number = '{first}'")
     assert table.redrive().decoded == 2
     lacking = sorted(row["partition_key"] is None for row in typed.derived.rows.to_pylist())
     assert (len(table.good), table.bad, lacking) == (2, [], [False, True])
