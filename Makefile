@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Tests write thousands of small tables, and some execute programs: in memory, if /dev/shm has 4 GB and allows it.
 MEMORY := $(shell grep -qs ' /dev/shm .*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null \
-	| awk 'NR == 2 && $$4 > 4e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
+	| awk 'NR == 2 && $$4 > 4e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm TMPDIR=/dev/shm" }')
 
 .PHONY: demo dev check unit slow test test-all everything integration deployments chaos wheel canary standalone connect bucket iceberg spark spark35 pictures docs soak faults histories kcl mutations shards bench lint types check-defs clean
 
