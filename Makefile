@@ -107,12 +107,15 @@ standalone connect: $(READY)
 	@echo "Contract tests with Spark: $@"
 	@$(MEMORY) SPARK=$@ $(BIN)/pytest -q --ignore tests/contract/test_trouble_is_shown.py tests/contract
 
+# To start Spark in a process that is killed takes longer than most tests. The crash matrix kills others at each point.
+ONE_KILL := (not after_a_killed_run or appended-before)
+
 # The lines of the contract that depend on the store, in a bucket on an S3 server that honors conditional puts, with clocks
 # ten minutes apart. A test that has a bucket of its own anyway runs with the others, and what Spark computes does not
-# depend on the store.
+# depend on the store. A run and a derivation are killed once each: where, does not either.
 bucket: $(READY)
 	@echo "Contract tests on an S3 server"
-	@$(MEMORY) STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile -k 'not table_on_s3 and not rolled-up and not time_zone and not equal_rows' \
+	@$(MEMORY) STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile -k 'not table_on_s3 and not rolled-up and not time_zone and not equal_rows and $(ONE_KILL)' \
 		$(patsubst %,tests/contract/test_%.py,atomic exactly_once exactly_once_downstream \
 		exactly_once_in_continuous_runs graceful_stop identity one_winner replay) \
 		tests/contract/test_no_silent_loss.py::test_a_restored_table_fails_the_run_until_it_is_replayed_and_adopted
@@ -121,9 +124,8 @@ bucket: $(READY)
 # are killed at any point, races, and a few random histories.
 iceberg: $(READY)
 	@echo "Contract and chaos tests on Iceberg tables"
-	@$(MEMORY) FORMAT=iceberg $(BIN)/pytest -q -n 2 --dist loadfile $(patsubst %,tests/contract/test_%.py,atomic \
-		exactly_once exactly_once_downstream exactly_once_in_continuous_runs graceful_stop isolation_of_failures \
-		one_winner replay) \
+	@$(MEMORY) FORMAT=iceberg $(BIN)/pytest -q -n 2 --dist loadfile -k '$(ONE_KILL) or crash_matrix' $(patsubst %,tests/contract/test_%.py,atomic \
+		exactly_once_downstream exactly_once_in_continuous_runs graceful_stop isolation_of_failures one_winner replay) \
 		$(patsubst %,tests/chaos/faults/test_%.py,crash_matrix crash_matrix_of_continuous_runs fencing \
 		killed_operations paused_runs) tests/chaos/property/test_histories.py tests/chaos/test_races.py \
 		tests/integration/derive tests/unit/derive \
