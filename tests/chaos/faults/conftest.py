@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import dagster as dg
+
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.table import PositionedTable
 
@@ -25,9 +27,12 @@ def bench(
     settings: ClientSettings,
     table: PositionedTable,
     tmp_path: Path,
+    ephemeral_instance: dg.DagsterInstance,
 ) -> Iterator[FaultBench]:
     """A stream that the test creates, and a table that does not exist yet; no call waits."""
     settings = replace(settings, timing=READING)
-    bench = FaultBench(kinesis, settings, stream, table, folder=tmp_path / "processes")
+    bench = FaultBench(
+        kinesis, settings, stream, table, instance=ephemeral_instance, folder=tmp_path / "processes"
+    )
     yield bench
     bench.end()
