@@ -34,7 +34,7 @@ def test_the_yaml_has_valid_settings() -> None:
     assert [(each.type, each.identifier) for each in opened] == [
         ("rest", ("lake", "clicks_raw")),
         ("glue", ("lake", "clicks_raw")),
-        ("rest", ("lake", "orders")),
+        ("rest", ("lake", "latest_orders")),
     ]
 
 
