@@ -111,6 +111,8 @@ def _settings_of(catalog: IcebergCatalog) -> dict[str, Any]:
     named = {"database": catalog.namespace, "name": catalog.name, "catalog_name": catalog.catalog_name}
     address = {} if catalog.uri is None else {"uri": catalog.uri}
     properties = {key: value for key, value in catalog.properties.items() if "access-key" not in key}
+    if (region := properties.pop("glue.region", None)) is not None:
+        properties["region_name"] = region
     return {
         "catalog": {"type": catalog.type, **address, **named, **properties},
         "keep_snapshots": catalog.snapshots_kept,
