@@ -157,6 +157,9 @@ class SparkServer:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        deadline = time.monotonic() + _SECONDS_TO_END
+        while not _is_free(self._port) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
 
     def wait(self) -> None:
         """Wait until the server ends other than by `stop`.
@@ -269,6 +272,20 @@ def _environment(token: str) -> dict[str, str]:
         "SPARK_LOCAL_IP": LOOPBACK,
         "no_grpc_proxy": "localhost",
     }
+
+
+_SECONDS_TO_END = 30.0
+"""Maximum time for which a process that was killed may keep the port, while the system frees its memory."""
+
+_POLL_SECONDS = 0.05
+
+
+def _is_free(port: int) -> bool:
+    try:
+        _require_free_port(port)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _require_free_port(port: int) -> None:
