@@ -120,6 +120,7 @@ def test_an_upsert_is_refused_after_a_compaction_of_one_of_several_files_that_it
     assert derived.rows.keys() == {(1, 1, "a"), (2, 2, "a"), (3, 3, "b")}
 
 
+@pytest.mark.delta
 def test_an_upsert_is_refused_if_another_program_appends_rows_just_before_it_commits(derived, before_commit):
     other = pa.table({"key": [1], "value": [5], "part": ["a"], "_batch_id": [None]})
     late = derived.planned([(1, 9, "a")], replacing=True)
@@ -129,6 +130,7 @@ def test_an_upsert_is_refused_if_another_program_appends_rows_just_before_it_com
     assert derived.rows.keys() == {(1, 1, "a"), (1, 5, "a")}
 
 
+@pytest.mark.delta
 def test_rows_are_appended_at_once_if_a_compaction_comes_just_before(derived, before_commit):
     planned_on = derived.append((2, 2, "a")).examined + 1
     late = derived.planned([(3, 3, "a")])
@@ -146,12 +148,14 @@ def restored(derived):
     return derived
 
 
+@pytest.mark.delta
 def test_a_commit_after_a_restore_is_refused(restored):
     with pytest.raises(TableRewritten):
         restored.append((3, 3, "a"))
     assert restored.rows.keys() == {(1, 1, "a")}
 
 
+@pytest.mark.delta
 def test_a_rebuild_after_a_restore_is_committed(restored):
     assert restored.rebuild().previous is None
     restored.append((3, 3, "a"))
