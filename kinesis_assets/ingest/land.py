@@ -75,14 +75,16 @@ def land(
     ]
     with tagged(spark, _tag(job.batch_id)), ExitStack() as opened:
         files: list[str] = []
-        if any(parts) and runs_on_this_machine(
-            spark
-        ):  # in rows, it would be copied many times within the JVM
+        # In rows, it would be copied many times within the JVM.
+        if any(parts) and runs_on_this_machine(spark):
             try:
                 files = opened.enter_context(_files(spark, parts))
             except OSError as error:
                 _log.warning(
-                    "what subscriptions have received cannot be written, so it is read again: %s", error
+                    "stream %s: what subscriptions have received cannot be written for the tasks, which call "
+                    "GetRecords instead: %s",
+                    job.stream,
+                    error,
                 )
                 received = {}
         frame = spark.range(0, tasks, 1, tasks) if files or not received else _rows(spark, parts)

@@ -8,8 +8,10 @@ import select
 import signal
 import socket
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -18,6 +20,7 @@ from deltalake import DeltaTable
 from benchmarks.harness.waiting import SECONDS, wait_until
 from integration.spark.server.processes import SCRIPT, children, processes_with, result_of
 from kinesis_assets.errors import InvalidInput, SparkServerFailed
+from kinesis_assets.spark import server as server_module
 from kinesis_assets.spark.connect import has_package
 from kinesis_assets.spark.server import SparkServer, Supervisor
 from support.mentions import assert_mentions
@@ -97,6 +100,17 @@ def test_a_server_whose_java_hangs_is_killed_when_its_supervisor_ends(supervised
     failed = wait_until(server.failed, failure="the server does not end")
     assert "status -9" in str(failed)
     wait_until(lambda: not Path(f"/proc/{java}").exists(), failure="Java does not end")
+
+
+def test_a_server_has_freed_its_port_when_it_is_stopped(tmp_path, monkeypatch):
+    taken = socket.create_server(("127.0.0.1", 0))  # as by a Java that was killed, and has not ended yet
+    port = taken.getsockname()[1]
+    server = SparkServer(tmp_path / "log", port=port)
+    server._process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True)
+    waiting = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: taken.close())
+    monkeypatch.setattr(server_module, "time", waiting)
+    server.stop()
+    socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_a_port_in_use_is_reported(tmp_path):
