@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kinesis_assets.table.data_file import WrittenFile
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.store.storage import TableFolder
 
@@ -18,20 +19,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.log.entries import Rewrite
 
 
-class AddedFile(Protocol):
-    """The part of a data file's description that the log stores."""
-
-    @property
-    def path(self) -> str:
-        """Path relative to the table's folder."""
-
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
+class AddedFile(WrittenFile, Protocol):
+    """The part of a data file's description that the table stores."""
 
     @property
     def partition(self) -> Mapping[str, str | None]:

@@ -216,16 +216,7 @@ class TableVersion(ReadableVersion):
             )
 
     def add_columns(self, fields: Iterable[Mapping[str, Any]]) -> None:
-        """Add columns to the table.
-
-        Args:
-            fields: The columns, as in Delta's metadata.
-
-        Raises:
-            CommitOvertaken: Another commit was made after this version.
-            TableNotWritable: Writing is refused.
-            TableUnreachable: The table cannot be changed at present.
-        """
+        """Add columns to the table, see `WritableVersion`."""
         columns = [Field.from_json(json.dumps(field)) for field in fields]
         with delta_errors(self.uri, "changed", writes=True), self._overtaken():
             self.delta.alter.add_columns(columns, post_commithook_properties=KEEP_ENTRIES)
