@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from benchmarks.harness.rounds import Input, measure_in_turn
 from benchmarks.harness.section import Goal
 from benchmarks.sections import commits, continuous, iceberg, imports
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.servers.replay_client import ReplayServer
+
+pytestmark = pytest.mark.thorough
 
 FEW = StreamSpec("few", shards=8, pages=1, page_records=10)
 

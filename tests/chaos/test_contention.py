@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("environment")
 def test_none_of_five_runs_on_different_shards_starves_on_a_slow_store(
     record_property: Callable[[str, object], None],

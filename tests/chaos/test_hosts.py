@@ -141,6 +141,7 @@ def commit_new_records(drivers: Sequence[Racer], pipeline: Pipeline, shard_ids: 
     assert_one_winner(events_of(drivers), shard_ids)
 
 
+@pytest.mark.thorough
 def test_of_the_drivers_on_a_shard_one_commits_each_round(pipeline: Pipeline, drivers: Drivers) -> None:
     shards = pipeline.create(4)
     everything = dict.fromkeys(drivers, shards)
@@ -186,6 +187,7 @@ def test_a_host_that_was_cut_off_before_its_commit_adds_no_row_of_the_other(
     pipeline.assert_rows_equal_positions()
 
 
+@pytest.mark.thorough
 def test_no_record_is_lost_or_duplicated_by_a_host_that_is_cut_off_at_random_moments(
     pipeline: Pipeline, drivers: Drivers, hosts: dict[str, Host]
 ) -> None:

@@ -103,8 +103,10 @@ def split_shards(source: Source, deployment: Deployment) -> None:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("prepare", "shard_ids"),
-    [(two_shards, (A, B)), (split_shards, (A, B, C, D, E, F, G, H))],
-    ids=["two open shards", "finished parents between open shards"],
+    [
+        pytest.param(two_shards, (A, B), id="two open shards", marks=pytest.mark.thorough),
+        pytest.param(split_shards, (A, B, C, D, E, F, G, H), id="finished parents between open shards"),
+    ],
 )
 def test_a_day_of_an_idle_stream_costs_what_the_page_about_scale_says_and_at_most_1_mb(
     source, deployment, home, prepare: Callable[..., None], shard_ids

@@ -37,7 +37,12 @@ def tables(events: EventBench) -> tuple[list[int], list[tuple[int, str]]]:
 
 @pytest.mark.parametrize(
     ("step", "nth"),
-    [("write redriven rows", 1), ("write redriven rows", 3), ("write entry", 1), ("commit request", 1)],
+    [
+        pytest.param("write redriven rows", 1, marks=pytest.mark.thorough),
+        ("write redriven rows", 3),
+        pytest.param("write entry", 1, marks=pytest.mark.thorough),
+        ("commit request", 1),
+    ],
     ids=str,
 )
 def test_a_killed_redrive_is_repeated_exactly_once(corrected: EventBench, step: str, nth: int) -> None:

@@ -74,8 +74,8 @@ def test_each_point_is_passed_by_the_expected_process(on_spark: FaultBench) -> N
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault("", "store event", "before"),
-        Fault("", "get records", "before", action="kill JVM"),
+        pytest.param(Fault("", "store event", "before"), marks=pytest.mark.thorough),
+        pytest.param(Fault("", "get records", "before", action="kill JVM"), marks=pytest.mark.thorough),
         Fault("", "commit", "before", action="kill JVM"),
     ],
     ids=str,
@@ -98,6 +98,7 @@ def test_the_task_of_a_killed_python_worker_is_retried_and_committed_once(on_spa
     assert_next_run_recovers(on_spark)
 
 
+@pytest.mark.thorough
 def test_python_workers_that_die_at_every_attempt_commit_nothing(on_spark: FaultBench) -> None:
     failed = run_of(on_spark, Fault("", "close data file", "after", always=True))
     assert failed.fault.happened
@@ -106,6 +107,7 @@ def test_python_workers_that_die_at_every_attempt_commit_nothing(on_spark: Fault
     assert_next_run_recovers(on_spark)
 
 
+@pytest.mark.thorough
 def test_a_python_worker_with_a_full_disk_commits_nothing(on_spark: FaultBench) -> None:
     failed = run_of(on_spark, Fault("", "write data file", action="ENOSPC", always=True))
     assert failed.code == 1

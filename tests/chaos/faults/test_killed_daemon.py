@@ -112,6 +112,7 @@ def test_a_restarted_daemon_continues(bench: FaultBench, fault: Fault, daemons: 
     again.wait(SECONDS)
 
 
+@pytest.mark.thorough
 def test_a_restarted_daemon_continues_after_all_processes_were_killed(
     bench: FaultBench, fault: Fault, daemons: Daemons
 ) -> None:

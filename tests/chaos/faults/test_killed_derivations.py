@@ -58,6 +58,7 @@ def test_the_task_of_a_killed_worker_is_retried_and_committed_once(
     assert_next_run_recovers(bench, derived)
 
 
+@pytest.mark.thorough
 def test_workers_that_die_at_every_attempt_commit_nothing(bench: FaultBench, derived: DerivedBench) -> None:
     fault = Fault("", "write derived file", "after", always=True)
     failed = bench.run_with_fault(fault, program="one_derivation.py", target=derived.table.uri)

@@ -23,7 +23,7 @@ from support.java import class_path, compiled
 SOURCES = Path(__file__).parent
 HANDOVERS = int(os.environ.get("HANDOVERS", "2"))
 
-pytestmark = pytest.mark.timeout(900 * HANDOVERS)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900 * HANDOVERS)]
 
 
 @pytest.fixture(scope="module")

@@ -56,8 +56,10 @@ def running(daemon: Daemon, shard_id: str, log: Path) -> Iterator[subprocess.Pop
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("operation", "silence"),
-    [("ListShards", SECONDS_TO_PLAN), ("GetRecords", SECONDS_SILENT)],
-    ids=["while it plans", "while it reads"],
+    [
+        pytest.param("ListShards", SECONDS_TO_PLAN, id="while it plans", marks=pytest.mark.thorough),
+        pytest.param("GetRecords", SECONDS_SILENT, id="while it reads"),
+    ],
 )
 def test_the_shards_of_a_killed_run_are_requested_again_and_read_exactly_once(
     source, project, home, faults, tmp_path, operation, silence

@@ -7,6 +7,8 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from benchmarks.harness.waiting import SECONDS, wait_until
 from support.java import class_path, compiled
 
@@ -30,6 +32,7 @@ def job(folder: Path) -> str:
     return compiled(folder / "Job.java", class_path(SOURCES, folder), folder)
 
 
+@pytest.mark.thorough
 def test_a_savepoint_and_the_table_have_each_record_once(hand_over, tmp_path):
     printed, log = tmp_path / "printed", tmp_path / "log"
     command = ["java", "-Xmx512m", *OPENED, "-cp", job(tmp_path), "Job"]
