@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import dagster as dg
-import pytest
 
-from benchmarks.servers.bucket import create_bucket
 from kinesis_assets import derived_table
 from kinesis_assets.dagster.in_process import StreamProject
 from support.catalog_tables import Database
@@ -16,24 +13,10 @@ from support.dagster_runs import execute
 from support.shard_ids import A
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
+    import pytest
+    from pyspark.sql import DataFrame
 
     from support.fixtures.dagster import MakeProject, Source
-
-
-@pytest.fixture
-def lake(moto: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A folder of a bucket, to which the environment of this process and of Spark's workers leads."""
-    variables = {"AWS_ENDPOINT_URL_S3": moto, "AWS_ENDPOINT_URL_GLUE": moto, "AWS_ALLOW_HTTP": "true"}
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    of_workers = spark.sparkContext.environment
-    of_workers.update(variables)
-    yield f"{create_bucket(moto)}/{uuid4()}"
-    for name in variables:
-        del of_workers[name]
 
 
 def project_of(project: StreamProject, table: str, database: str, *columns: str) -> StreamProject:
@@ -64,14 +47,14 @@ def test_runs_register_their_tables_and_columns_that_are_added_later(
     make_project: MakeProject,
     source: Source,
     instance: dg.DagsterInstance,
-    lake: str,
+    moto_lake: str,
     moto: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     database = Database(moto)
     source.create(1)
     source.put(A, 2)
-    project = make_project(table=f"{lake}/raw", catalog={"database": database.name, "name": "raw"})
+    project = make_project(table=f"{moto_lake}/raw", catalog={"database": database.name, "name": "raw"})
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", "http://127.0.0.1:9")
     failed = execute(project, instance, A)
     assert failed.success
@@ -86,14 +69,14 @@ def test_runs_register_their_tables_and_columns_that_are_added_later(
 
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto)
     number = "CAST(CAST(data AS STRING) AS INT) AS number"
-    first = project_of(project, f"{lake}/orders", database.name, number)
+    first = project_of(project, f"{moto_lake}/orders", database.name, number)
     assert materialize(first, instance).success
     assert is_registered(instance, dg.AssetKey("orders"))
     assert database.columns("orders") == {"number": "int", "_batch_id": "bigint"}
     source.put(A, 1)
     execute(project, instance, A)
     price = "named_struct('amount', CAST(1 AS DECIMAL(10, 2)), 'notes', map('a', array(X'01'))) AS price"
-    second = project_of(project, f"{lake}/orders", database.name, number, price)
+    second = project_of(project, f"{moto_lake}/orders", database.name, number, price)
     assert materialize(second, instance).success
     assert is_registered(instance, dg.AssetKey("orders"))
     assert database.columns("orders") == {
