@@ -157,7 +157,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             context.cursor,
             derived=derived,
             tables=tables,
-            checked=checked_tables(assets, names, opened.role, opened.raw_format),
+            checked=checked_tables(assets, opened),
         )
 
     automation = dg.AutomationConditionSensorDefinition(

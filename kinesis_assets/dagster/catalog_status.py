@@ -157,7 +157,7 @@ def registered_tables(
         found.append(RegisteredTable(opened, opened.names.raw_key, settings, opened.table))
     for key, each in derived_tables(assets, opened.names).items():
         if (settings := catalog_of(each.registration)) is not None:
-            found.append(RegisteredTable(opened, key, settings, each.open_table(opened.role)))
+            found.append(RegisteredTable(opened, key, settings, each.open_table(opened)))
     if asset is not None:
         names = ", ".join(each.key.to_user_string() for each in found) or "none"
         found = [each for each in found if each.key.to_user_string() == asset]

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.consumption import Consumption
     from kinesis_assets.dagster.settings.check_settings import DerivedChecks
+    from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.kinesis.role import AssumedRole
-    from kinesis_assets.table.format import DerivedIn, RawFormat, SourceFormat
+    from kinesis_assets.table.format import DerivedIn, SourceFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,9 @@ class CheckedTable:
         key: dg.AssetKey,
         consumption: Consumption,
         upstream: dg.AssetsDefinition,
-        role: AssumedRole | None,
-        raw_format: RawFormat | None,
+        opened: OpenStream,
     ) -> CheckedTable:
-        """Return the table of an asset."""
+        """Return the table of an asset, as its stream opens it."""
         return cls(
             key,
             consumption.stream,
@@ -71,13 +71,13 @@ class CheckedTable:
             consumption.on_deleted,
             consumption.unique,
             consumption.checks,
-            role,
+            opened.role,
             consumption.groups,
             consumption.partition_by,
             consumption.is_router,
             consumption.registration,
-            consumption.source_format(upstream, raw_format),
-            consumption.format,
+            consumption.source_format(upstream, opened),
+            consumption.format_in(opened),
         )
 
     @property
@@ -87,10 +87,7 @@ class CheckedTable:
 
 
 def checked_tables(
-    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition],
-    stream: StreamNames,
-    role: AssumedRole | None = None,
-    raw_format: RawFormat | None = None,
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], opened: OpenStream
 ) -> list[CheckedTable]:
     """Return the derived tables of a stream among the assets of a code location, in the order of their keys.
 
@@ -98,7 +95,7 @@ def checked_tables(
     these assets: their runs fail.
     """
     return [
-        CheckedTable.of(key, each, definitions[each.upstream], role, raw_format)
-        for key, each in derived_tables(definitions, stream).items()
+        CheckedTable.of(key, each, definitions[each.upstream], opened)
+        for key, each in derived_tables(definitions, opened.names).items()
         if (each.checks.reading_no_rows or each.registration) and has_uri(definitions, each.upstream)
     ]

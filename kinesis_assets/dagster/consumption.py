@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.dagster.settings.check_settings import DerivedChecks
+    from kinesis_assets.dagster.settings.table_format_settings import FormatOf
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.derive.policy import OnDeleted, Retention
-    from kinesis_assets.kinesis.role import AssumedRole
-    from kinesis_assets.table.format import DerivedIn, RawFormat, SourceFormat
+    from kinesis_assets.table.format import DerivedIn, SourceFormat
     from kinesis_assets.table.run_files.heartbeat import Heartbeat
 
 COMMIT_ID = "commit_id"
@@ -68,14 +68,15 @@ class Consumption:
     routes: tuple[str, ...] = ()
     is_router: bool = False
     catalog: Mapping[str, str] = field(default_factory=dict)
-    format: DerivedIn | None = None
+    format: FormatOf | None = None
 
     def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
         """Return the heartbeat of a step that consumes the source, see `end_dead_runs`."""
         from kinesis_assets.table.run_files.heartbeat import Heartbeat  # noqa: PLC0415  # as below
 
         # Each commit has an attempt of its own, so the step may take any time.
-        return Heartbeat(self._table_of(context), context.run.run_id, seconds=inf)
+        table = self.open_table(open_stream(context.resources, self.stream))
+        return Heartbeat(table, context.run.run_id, seconds=inf)
 
     def commits(
         self, context: dg.AssetExecutionContext, key: dg.AssetKey, spark: SparkSession
@@ -87,10 +88,10 @@ class Consumption:
         from kinesis_assets.derive.run import derive  # noqa: PLC0415  # definitions open no table
         from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # as above
 
-        table = self._table_of(context)
+        opened = open_stream(context.resources, self.stream)
+        table = self.open_table(opened)
         check_executors(spark, f"table {self.table}", table.folder)
-        raw_format = open_stream(context.resources, self.stream).raw_format
-        derivation = self.owned(key, definition_of(context, self.upstream), raw_format)
+        derivation = self.owned(key, definition_of(context, self.upstream), opened)
         return derive(spark, table, derivation, by=context.run.run_id)
 
     def source(self, upstream: dg.AssetsDefinition) -> str:
@@ -106,25 +107,17 @@ class Consumption:
             return routes_folder(uri, self.routes)
         return f"{uri.rstrip('/')}/{ERRORS_FOLDER}" if self.of_errors else uri
 
-    def source_format(
-        self, upstream: dg.AssetsDefinition, raw_format: RawFormat | None
-    ) -> SourceFormat | None:
-        """Return the format of the source, see `Derivation`.
-
-        Args:
-            raw_format: That of the raw table of the stream, see `OpenStream.raw_format`.
-        """
+    def source_format(self, upstream: dg.AssetsDefinition, opened: OpenStream) -> SourceFormat | None:
+        """Return the format of the source, see `Derivation`."""
         if self.upstream == self.stream.raw_key:
-            return raw_format
+            return opened.raw_format
         above = consumption_of(upstream)
-        return None if above is None else above.format
+        return None if above is None else above.format_in(opened)
 
-    def owned(
-        self, key: dg.AssetKey, upstream: dg.AssetsDefinition, raw_format: RawFormat | None
-    ) -> Derivation:
+    def owned(self, key: dg.AssetKey, upstream: dg.AssetsDefinition, opened: OpenStream) -> Derivation:
         """Return the derivation, with the table's asset as its owner. Raises as `source`."""
         derivation = self.derivation(self.source(upstream))
-        source_format = self.source_format(upstream, raw_format)
+        source_format = self.source_format(upstream, opened)
         return replace(derivation, owner=key.to_user_string(), source_format=source_format)
 
     @property
@@ -132,18 +125,15 @@ class Consumption:
         """Where the table is registered, see `catalog_of`; empty if it is not."""
         return self.catalog if self.format is None else {}
 
-    def open_table(self, role: AssumedRole | None) -> DerivedTable:
-        """Return the table, which may not exist yet.
+    def format_in(self, opened: OpenStream) -> DerivedIn | None:
+        """Return the format of the table, whose catalog is called as the stream is; None for Delta Lake."""
+        return None if self.format is None else self.format(opened.glue_settings)
 
-        Args:
-            role: The role that accesses it; None for the credentials of the process.
-        """
+    def open_table(self, opened: OpenStream) -> DerivedTable:
+        """Return the table, which may not exist yet, with the role of the stream."""
         from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
 
-        return DerivedTable(self.table, role=role, format=self.format)
-
-    def _table_of(self, context: dg.AssetExecutionContext) -> DerivedTable:
-        return self.open_table(open_stream(context.resources, self.stream).role)
+        return DerivedTable(self.table, role=opened.role, format=self.format_in(opened))
 
 
 def uri_of(definition: dg.AssetsDefinition, key: dg.AssetKey) -> str:
@@ -197,7 +187,7 @@ def table_of(
         raise InvalidInput(
             f"asset {asset}: its source {consumption.upstream.to_user_string()} is not defined"
         )
-    return key, consumption, consumption.owned(key, definitions[consumption.upstream], opened.raw_format)
+    return key, consumption, consumption.owned(key, definitions[consumption.upstream], opened)
 
 
 def derived_metadata(

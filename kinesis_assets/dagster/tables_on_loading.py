@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
+    from kinesis_assets.dagster.consumption import Consumption
     from kinesis_assets.dagster.settings.table_format_settings import Place
 
 _checked: WeakSet[Any] = WeakSet()
@@ -136,9 +137,10 @@ def refuse_missing_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition
 
 
 def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
-    """Check that no derived table consumes the raw Iceberg table of a stream that is not its own.
+    """Check that no derived table consumes an Iceberg table of another stream that it would not find.
 
-    It knows the catalog of its own stream alone. The argument is as above.
+    It knows the catalog of its own stream's raw table alone, and calls AWS as its own stream does. The
+    argument is as above.
 
     Raises:
         InvalidInput: One does.
@@ -148,16 +150,33 @@ def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition
         if consumption is None or consumption.upstream == consumption.stream.raw_key:
             continue
         upstream = definitions.get(consumption.upstream)
-        if upstream is None or consumption_of(upstream) is not None:
+        if upstream is None:
             continue
-        if upstream.metadata_by_key.get(consumption.upstream, {}).get(STORAGE_KIND) != ICEBERG:
+        above = consumption_of(upstream)
+        if above is None:
+            if upstream.metadata_by_key.get(consumption.upstream, {}).get(STORAGE_KIND) != ICEBERG:
+                continue
+            reason = "which is the Iceberg table of another stream"
+        elif above.format is None or _entry(above, definitions) == _entry(above, definitions, consumption):
             continue
+        else:
+            reason = "whose catalog is in the region, or called with the role, of another stream"
         place = f"{consumption.place}: " if consumption.place else ""
         raise InvalidInput(
             f"{place}upstream: the table {key.to_user_string()} cannot consume "
-            f"{consumption.upstream.to_user_string()}, which is the Iceberg table of another stream. Set "
-            "source to that stream"
+            f"{consumption.upstream.to_user_string()}, {reason}. Set source to that stream"
         )
+
+
+def _entry(
+    table: Consumption,
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition],
+    reader: Consumption | None = None,
+) -> tuple[object, ...] | None:
+    """Return what identifies a table in its catalog for those of a stream, by default of its own."""
+    raw = definitions.get((reader or table).stream.raw_key)
+    found = None if raw is None else getattr(body_of(raw), _CATALOG, None)
+    return None if found is None else entry_of(table.catalog, found[1], "")
 
 
 def _is_raw(key: dg.AssetKey, definition: dg.AssetsDefinition) -> bool:

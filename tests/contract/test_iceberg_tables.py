@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import dagster as dg
 import pytest
 from deltalake import DeltaTable
@@ -13,6 +15,7 @@ from kinesis_assets.derive.derived_table import DerivedTable
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.formats import (
     derived_iceberg,
+    derived_in,
     derived_rows,
     derived_settings_in,
     raw_table_in,
@@ -50,18 +53,24 @@ def test_runs_land_each_record_once_and_a_replay_adds_what_was_lost(pipeline, ic
     pipeline.assert_rows_equal_positions()
 
 
-def rows_of(uri):
-    """Return the rows of a derived Iceberg table."""
-    return derived_rows(DerivedTable(uri, format=derived_iceberg(uri))).to_pylist()
+@pytest.fixture
+def format_of(request, iceberg, tmp_path):
+    """Returns the format of a derived table with a name, in a catalog of the type of the raw table's."""
+    if iceberg["catalog"]["type"] == "sql":
+        return lambda name: derived_iceberg(str(tmp_path / name))
+    return partial(derived_in, request.getfixturevalue("glue_catalog"))
 
 
 @dagsters_own_warnings
-def test_typed_tables_in_iceberg_have_each_record_once_and_their_checks_pass(pipeline, iceberg, tmp_path):
-    uri = str(tmp_path / "typed")
-    typed = derived_settings_in(derived_iceberg(uri))
-    of_counts = derived_settings_in(derived_iceberg(str(tmp_path / "counts")))
-    attributes = {"name": "typed", "source": pipeline.stream, "table": uri, "format": "json", **typed}
-    _, table = loaded(KinesisTableComponent, schema="id BIGINT", on_bad_record="separate", **attributes)
+def test_typed_tables_in_iceberg_have_each_record_once_and_their_checks_pass(
+    pipeline, iceberg, format_of, tmp_path
+):
+    attributes = {"name": "typed", "source": pipeline.stream, "table": str(tmp_path / "typed")}
+    attributes |= derived_settings_in(format_of("typed"))
+    of_counts = derived_settings_in(format_of("counts"))
+    _, table = loaded(
+        KinesisTableComponent, format="json", schema="id BIGINT", on_bad_record="separate", **attributes
+    )
 
     @rollup(source=pipeline.stream, upstream="typed", table=str(tmp_path / "counts"), by=["id"], **of_counts)
     def counts(rows):
@@ -80,7 +89,8 @@ def test_typed_tables_in_iceberg_have_each_record_once_and_their_checks_pass(pip
         list(project.materialize(pipeline.instance, shards))
         keys = [dg.AssetKey(name) for name in names]
         assert job.execute_in_process(instance=pipeline.instance, asset_selection=keys).success
-    rows = {name: rows_of(str(tmp_path / name)) for name in names}
+    tables = {name: DerivedTable(str(tmp_path / name), format=format_of(name)) for name in names}
+    rows = {name: derived_rows(table).to_pylist() for name, table in tables.items()}
     assert sorted(row["id"] for row in rows["typed"]) == [1, 1, 2]
     assert sorted(row["data"] for row in rows["typed_errors"]) == [b"x", b"{}x"]
     assert {(row["id"], row["count"]) for row in rows["counts"]} == {(1, 2), (2, 1)}

@@ -14,9 +14,11 @@ import pytest
 import kinesis_assets
 from benchmarks.servers.bucket import bucket
 from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 from kinesis_assets.table.table import PositionedTable
-from support.formats import raw_table_in
+from support.formats import derived_in, raw_table_in
 from support.iceberg.aws_catalogs import on_glue
+from support.plain_derived import PlainDerived, steps_of
 from support.single_task import land_as_in_spark
 
 if TYPE_CHECKING:
@@ -194,3 +196,14 @@ def test_an_iceberg_table_in_glue_needs_the_table_policy_and_that_of_its_catalog
     used = {f"glue:{operation}" for operation in glue_proxy.calls}
     assert used == allowed("CommitToIceberg") | allowed("CreateDatabase")
     assert glue_proxy.calls["CreateDatabase"] == 1
+
+
+def test_a_derived_iceberg_table_in_glue_needs_the_same_policies(log: Path, glue_proxy: GlueProxy) -> None:
+    format_ = derived_in(on_glue(glue_proxy.url, {}), "orders")
+    derived = PlainDerived("s3://lake/raw/clicks", format=format_)
+    derived.append((1, 10, "a"))
+    derived.upsert((1, 11, "a"), (2, 20, "b"))
+    steps_of(derived, limits=MaintenanceLimits(small_files=2))
+    assert set(actions(log)) <= allowed("WriteTable", "ListTable")
+    used = {f"glue:{operation}" for operation in glue_proxy.calls}
+    assert used == allowed("CommitToIceberg") | allowed("CreateDatabase")

@@ -6,7 +6,6 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.run_files.pause import Pause
     from kinesis_assets.table.snapshot import TableSnapshot
 
+    _OpenSource = Callable[[str, AssumedRole | None, SourceFormat | None], Source]
 
 _log = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ def derived_check_events(
     progress = {table.name: before.get(table.name, DerivedProgress()) for table in tables}
     turns = sorted(tables, key=lambda table: progress[table.name].at or 0.0)[:max_tables]
     states = [_state_of(table) for table in turns]
-    opened = cache(open_source)  # after the tables, so that each source has what these have consumed
+    opened = _opened_once()  # after the tables, so that each source has what these have consumed
     events: list[dg.AssetCheckEvaluation] = []
     for table, state in zip(turns, states, strict=True):
         remembered = msgspec.structs.replace(progress[table.name], at=now, failing=failing.get(table.name))
@@ -242,6 +242,18 @@ def derived_check_events(
         )
         events += due
     return events, progress
+
+
+def _opened_once() -> _OpenSource:
+    """Return what opens each source once, for all tables that consume it."""
+    found: dict[str, Source] = {}
+
+    def opened(uri: str, role: AssumedRole | None, format_: SourceFormat | None) -> Source:
+        if uri not in found:
+            found[uri] = open_source(uri, role, format_)
+        return found[uri]
+
+    return opened
 
 
 def _state_of(table: CheckedTable) -> DerivedState | Exception:
@@ -259,7 +271,7 @@ def _evaluated(
     before: DerivedProgress,
     *,
     now: float,
-    opened: Callable[[str, AssumedRole | None, SourceFormat | None], Source],
+    opened: _OpenSource,
     entries: CatalogEntries | None,
 ) -> tuple[list[dg.AssetCheckEvaluation], DerivedProgress]:
     """Return the results of a table that are to be reported, and what is remembered."""
@@ -284,7 +296,7 @@ def _evaluation(
     state: DerivedState,
     before: DerivedProgress,
     now: float,
-    opened: Callable[[str, AssumedRole | None, SourceFormat | None], Source],
+    opened: _OpenSource,
     *,
     entries: CatalogEntries | None,
 ) -> DerivedEvaluation | Exception:

@@ -42,12 +42,12 @@ def continuous_derivations(
     tables = tables_of(context, stream.names)
     unreported = set(tables)  # tables with commits that may have no event
     progress: dict[dg.AssetKey, ComparisonProgress] = {}
-    totals = {key: RunningTotals(each.open_table(stream.role)) for key, each in tables.items()}
+    totals = {key: RunningTotals(each.open_table(stream)) for key, each in tables.items()}
     checks = {key: _checks_of(context, stream, key, each) for key, each in tables.items()}
 
     def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
         if key in unreported:
-            progress[key] = report_missing_events(context, stream, key, consumption.open_table(stream.role))
+            progress[key] = report_missing_events(context, stream, key, consumption.open_table(stream))
             unreported.discard(key)
         with tagged(spark, tag_of(context)):
             for commit in consumption.commits(context, key, spark):
@@ -81,7 +81,7 @@ def _checks_of(
     context: dg.AssetExecutionContext, stream: OpenStream, key: dg.AssetKey, consumption: Consumption
 ) -> DerivedRunChecks:
     upstream = definition_of(context, consumption.upstream)
-    table = CheckedTable.of(key, consumption, upstream, stream.role, stream.raw_format)
+    table = CheckedTable.of(key, consumption, upstream, stream)
     return DerivedRunChecks(context.get_step_execution_context(), table, stream)
 
 

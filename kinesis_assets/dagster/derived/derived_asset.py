@@ -216,7 +216,7 @@ def _asset(
         context: dg.AssetExecutionContext, opened: OpenStream, own: dg.AssetKey
     ) -> dg.MaterializeResult[Any]:
         with consumption.heartbeat(context):
-            table = consumption.open_table(opened.role)
+            table = consumption.open_table(opened)
             progress = report_missing_events(context, opened, own, table)
             spark = opened.start_spark()
             commits = list(consumption.commits(context, own, spark))
@@ -229,9 +229,7 @@ def _asset(
         context = dg.AssetExecutionContext.get()
         opened = open_stream(context.resources, names)
         own = _own_key(context)
-        table = CheckedTable.of(
-            own, consumption, definition_of(context, upstream), opened.role, opened.raw_format
-        )
+        table = CheckedTable.of(own, consumption, definition_of(context, upstream), opened)
         if context.selected_asset_keys:
             yield materialized(context, opened, own)
             DerivedRunChecks(context.get_step_execution_context(), table, opened).report()

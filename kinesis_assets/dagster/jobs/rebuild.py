@@ -49,7 +49,7 @@ def rebuild_asset(
     from kinesis_assets.derive.source_tables import open_source  # noqa: PLC0415
 
     key, consumption, derivation = table_of(assets, opened, asset)
-    table = consumption.open_table(opened.role)
+    table = consumption.open_table(opened)
     if take_over:
         result = rebuild.take_over(table, derivation.definition, by=by, apply=apply)
     else:

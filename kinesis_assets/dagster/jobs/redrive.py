@@ -62,13 +62,13 @@ def redrive_asset(
         for each in derived_tables(assets, opened.names).values()
         if each.of_errors and each.upstream == key
     ]
-    table = consumption.open_table(opened.role)
+    table = consumption.open_table(opened)
     table.snapshot()  # a missing table is an error before Spark is started
     spark = opened.start_spark()
     check_executors(spark, f"table {table.uri}", table.folder)
     from kinesis_assets.derive.redrive import redrive  # noqa: PLC0415  # loads PySpark
 
-    errors = of_errors[0].open_table(opened.role) if of_errors else None
+    errors = of_errors[0].open_table(opened) if of_errors else None
     result = redrive(spark, table, derivation, errors=errors, by=by, apply=apply)
     facts = {
         "asset": asset,
@@ -116,7 +116,7 @@ def build_redrive_job(
         if commit is not None:
             key = dg.AssetKey.from_user_string(config.asset)
             _, consumption, _ = table_of(known, opened, config.asset)
-            metadata = derived_metadata([commit], totals_of_table(consumption.open_table(opened.role)))
+            metadata = derived_metadata([commit], totals_of_table(consumption.open_table(opened)))
             context.log_event(dg.AssetMaterialization(key, metadata=metadata))
         elif config.apply:
             context.log.info("There is nothing to change: no record can be decoded now.")

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
     from kinesis_assets.table.snapshot import TableFiles
 
+    GlueSettings = Callable[[Connection], ClientSettings]
+    """Returns how AWS Glue is called for a table, see `OpenStream.glue_settings`."""
+
+    FormatOf = Callable[[GlueSettings], DerivedIn]
+    """Returns the format of a derived table."""
+
 TableFormat = Literal["delta", "iceberg"]
 
 _PASSED_ON = re.compile(r"[a-z0-9_]+(?:[.-][a-z0-9_]+)+|credential|token|scope|prefix")
@@ -241,14 +247,11 @@ class TableInFormat(RegisteredTable):
         """Where a Delta table is registered, see `catalog_of`. An Iceberg table is in its catalog anyway."""
         return {} if self.is_iceberg else self.catalog
 
-    def iceberg_catalog(
-        self, asset: str, glue_settings: Callable[[Connection], ClientSettings]
-    ) -> IcebergCatalog:
+    def iceberg_catalog(self, asset: str, glue_settings: GlueSettings) -> IcebergCatalog:
         """Return the catalog of an Iceberg table.
 
         Args:
             asset: The last part of the asset key, which is the table's name by default.
-            glue_settings: Returns how AWS Glue is called, see `OpenStream.glue_settings`.
         """
         from kinesis_assets.table.iceberg.catalog import IcebergCatalog  # noqa: PLC0415  # loads pyiceberg
 
@@ -278,9 +281,7 @@ class RawTableFormat(TableInFormat):
         examples=["iceberg"],
     )
 
-    def format_of(
-        self, asset: str, glue_settings: Callable[[Connection], ClientSettings]
-    ) -> RawFormat | None:
+    def format_of(self, asset: str, glue_settings: GlueSettings) -> RawFormat | None:
         """Return what opens the table in its format; None for Delta Lake.
 
         The arguments are those of `iceberg_catalog`.
@@ -299,31 +300,28 @@ class DerivedTableFormat(TableInFormat):
         examples=["iceberg"],
     )
 
-    @model_validator(mode="after")
-    def _check_type(self) -> Self:
-        if self.is_iceberg and self.catalog.get("type") == "glue":
-            raise InvalidInput("catalog: type: glue: only of a raw table; give sql or rest")
-        return self
+    def format_of(self, asset: str) -> FormatOf | None:
+        """Return what returns the format of the table, see `derived_in`; None for Delta Lake."""
+        return partial(derived_in, self, asset) if self.is_iceberg else None
 
-    def format_of(self, asset: str) -> DerivedIn | None:
-        """Return what opens the table in its format; None for Delta Lake. The argument is as above."""
-        return DerivedIn(partial(_derived_format, self, asset)) if self.is_iceberg else None
+
+def derived_in(settings: TableInFormat, asset: str, glue_settings: GlueSettings) -> DerivedIn:
+    """Return what opens a derived Iceberg table.
+
+    The arguments are the settings of its catalog, and those of `TableInFormat.iceberg_catalog`.
+    """
+    return DerivedIn(partial(_derived_format, settings, asset, glue_settings))
 
 
 def _iceberg_format(
-    settings: RawTableFormat,
-    asset: str,
-    glue_settings: Callable[[Connection], ClientSettings],
-    table: TableFiles,
+    settings: RawTableFormat, asset: str, glue_settings: GlueSettings, table: TableFiles
 ) -> OpenFormat:
     from kinesis_assets.table.iceberg.raw_table import IcebergFormat  # noqa: PLC0415  # loads pyiceberg
 
     return IcebergFormat(table, settings.iceberg_catalog(asset, glue_settings))
 
 
-def _derived_format(settings: DerivedTableFormat, asset: str, table: Any) -> Any:
+def _derived_format(settings: TableInFormat, asset: str, glue_settings: GlueSettings, table: Any) -> Any:
     from kinesis_assets.derive.iceberg_table import IcebergDerived  # noqa: PLC0415  # loads pyiceberg
-    from kinesis_assets.kinesis.settings import ClientSettings  # noqa: PLC0415  # likewise
 
-    # Its catalog is not AWS Glue.
-    return IcebergDerived(table, settings.iceberg_catalog(asset, lambda _: ClientSettings()))
+    return IcebergDerived(table, settings.iceberg_catalog(asset, glue_settings))

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 
 from kinesis_assets.errors import TableMissing, TableUnsuitable
 from kinesis_assets.retry import Backoff
@@ -57,12 +63,19 @@ class TableInCatalog:
         Raises:
             TableMissing: The table does not exist.
             TableUnreachable: The catalog or the metadata cannot be read.
-            TableUnsuitable: It is in another folder, or has another version of the format.
+            TableUnsuitable: It is in another folder, has another version of the format, or is no Iceberg
+                table.
         """
         uri, name = self._table.uri, ".".join(self.catalog.identifier)
         with iceberg_errors(uri, "opened"):
             try:
                 found = self._client().load_table(self.catalog.identifier)
+            except (NoSuchIcebergTableError, NoSuchPropertyException):
+                raise TableUnsuitable(
+                    uri,
+                    f"the catalog's entry {name} is not of an Iceberg table. Use another name in the setting "
+                    "catalog",
+                ) from None
             except (NoSuchTableError, NoSuchNamespaceError) as error:
                 if has_metadata_of("delta", self._table.files):
                     raise TableUnsuitable(

@@ -186,7 +186,7 @@ def checked_by(clicks: Clicks, opened: OpenStream):
     from kinesis_assets.dagster.checked_table import checked_tables  # noqa: PLC0415
 
     assets = clicks.definitions.get_repository_def().assets_defs_by_key
-    return checked_tables(assets, clicks.project.names, None, opened.raw_format)
+    return checked_tables(assets, opened)
 
 
 def test_the_sensor_reports_the_checks_of_all_tables_of_the_stream(consumed, instance):

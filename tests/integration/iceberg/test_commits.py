@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kinesis_assets.derive.schema import accept_columns
-from kinesis_assets.errors import CommitFailed, CursorConflict
+from kinesis_assets.errors import CommitFailed, CursorConflict, TableUnsuitable
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 from support.attempts import (
     Attempt,
@@ -21,6 +21,7 @@ from support.attempts import (
 from support.fixtures.iceberg import KINDS
 from support.formats import derived_in, iceberg_of, raw_table_in, reopened
 from support.iceberg import fault_proxy
+from support.iceberg.catalogs import over_rest
 from support.plain_derived import PlainDerived, steps_of
 from support.shifted_clock import ShiftedClock
 from support.timing import WRITING
@@ -136,12 +137,22 @@ def test_derived_tables_commit_and_grow_in_each_catalog(kind, request, tmp_path)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_request_that_fails_commits_to_a_derived_table_once(rest_catalog, rest_url, tmp_path, fault):
-    with fault_proxy.FaultProxy(rest_url) as proxy:
-        derived = PlainDerived(
-            tmp_path / "derived", format=derived_in(rest_catalog, "derived", uri=proxy.url)
-        )
-        proxy.faults.append(fault)
-        made = derived.append((1, 10, "a"))
-        assert derived.table.snapshot().newest == made
-        assert derived.rows == Counter([(1, 10, "a")])
+@pytest.mark.parametrize("kind", ["rest", "glue"])
+def test_a_request_that_fails_commits_to_a_derived_table_once(kind, request, tmp_path, fault):
+    proxy = request.getfixturevalue(f"{kind}_proxy")
+    catalog = request.getfixturevalue("glue_catalog") if kind == "glue" else over_rest(proxy.url, {})
+    derived = PlainDerived(tmp_path / "derived", format=derived_in(catalog, "derived"))
+    proxy.faults.append(fault)
+    made = derived.append((1, 10, "a"))
+    assert not proxy.faults
+    assert derived.table.snapshot().newest == made
+    assert derived.rows == Counter([(1, 10, "a")])
+
+
+def test_a_delta_entry_of_glue_is_not_taken_for_a_missing_table(glue_catalog, tmp_path):
+    glue_catalog.load().glue.create_table(
+        DatabaseName=glue_catalog.namespace,
+        TableInput={"Name": "derived", "Parameters": {"table_type": "DELTA"}},
+    )
+    with pytest.raises(TableUnsuitable, match=r"entry tests_\w+\.derived is not of an Iceberg table"):
+        PlainDerived(tmp_path / "derived", format=derived_in(glue_catalog, "derived"))

@@ -1,4 +1,4 @@
-"""Who calls AWS Glue for an Iceberg table, and in which region. Glue and STS are moto's."""
+"""Who calls AWS Glue for Iceberg tables, and in which region. Glue and STS are moto's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from uuid import uuid4
 import boto3
 import pytest
 
-from kinesis_assets import build_kinesis_stream
+from kinesis_assets import build_kinesis_stream, derived_table
+from kinesis_assets.dagster.consumption import consumption_of
 from kinesis_assets.dagster.in_process import StreamProject
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 PROCESS, STREAM, CATALOG = "123456789012", "111122223333", "444455556666"
 """The accounts of the process, of the role of the stream and of the role of the catalog."""
+
+COLUMNS = {
+    "type": "struct",
+    "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
+}
 
 REGIONS = ("eu-west-1", "eu-central-1")
 """The region of the stream, and another one."""
@@ -68,19 +74,28 @@ def places_of(database: str) -> list[tuple[str, str]]:
     ],
     ids=["process", "stream", "region of the catalog", "role of the catalog", "both of the catalog"],
 )
-def test_a_table_is_created_as_the_catalog_says_and_else_as_the_stream(
+def test_tables_are_created_as_the_catalog_says_and_else_as_the_stream(
     tmp_path: Path, endpoint: str, stream: dict[str, Any], catalog: dict[str, Any], place: tuple[str, str]
 ) -> None:
     del endpoint
-    database = f"lake_{uuid4().hex}"
+    raw, derived = ({"type": "glue", "database": f"lake_{uuid4().hex}", **catalog} for _ in range(2))
     definitions = build_kinesis_stream(
         "clicks",
         table=str(tmp_path / "clicks"),
         region_name="eu-west-1",
         format="iceberg",
-        catalog={"type": "glue", "database": database, **catalog},
+        catalog=raw,
         **stream,
     )
+
+    @derived_table(source="clicks", table=str(tmp_path / "ids"), table_format="iceberg", catalog=derived)
+    def ids(rows):
+        return rows
+
+    consumption = consumption_of(ids)
+    assert consumption is not None
     with StreamProject("clicks", definitions).open_stream() as opened:
         assert opened.table.create_if_missing().version == 0
-    assert places_of(database) == [place]
+        created = consumption.open_table(opened).open_or_create("source", COLUMNS, [])
+    assert created.version == 0
+    assert [places_of(each["database"]) for each in (raw, derived)] == [[place], [place]]

@@ -141,9 +141,11 @@ def test_only_the_stream_of_that_prefix_has_the_derived_tables(two, derived):
     assets = derived.get_repository_def().assets_defs_by_key
     ours, theirs = (each.project.names for each in two)
     assert derived_tables(assets, ours) == {}
-    assert checked_tables(assets, ours) == []
     assert [key.to_user_string() for key in derived_tables(assets, theirs)] == ["days", "orders"]
-    assert [table.name for table in checked_tables(assets, theirs)] == ["days", "orders"]
+    with two.ours.project.open_stream() as opened:
+        assert checked_tables(assets, opened) == []
+    with two.theirs.project.open_stream() as opened:
+        assert [table.name for table in checked_tables(assets, opened)] == ["days", "orders"]
 
 
 # The command line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -10,7 +11,6 @@ import pytest
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.dagster.checked_table import checked_tables
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import InvalidInput, TableMissing
 from support.dagster_components import dagsters_own_warnings
@@ -124,9 +124,8 @@ def test_a_table_derived_from_an_iceberg_table_opens_its_source_in_its_catalog(f
     stream = build_kinesis_stream("clicks", table="clicks", format="iceberg", catalog=catalog)
     tables = [derived("first", "orders"), derived("second", "orders_2", upstream="first")]
     assets = dg.Definitions.merge(stream, dg.Definitions(assets=tables)).get_repository_def()
-    names = StreamNames.of("clicks")
     with StreamProject("clicks", stream).open_stream() as opened:
-        checked = checked_tables(assets.assets_defs_by_key, names, None, opened.raw_format)
+        checked = checked_tables(assets.assets_defs_by_key, opened)
     first, second = (each.source_format for each in checked)
     assert second is None
     with pytest.raises(TableMissing, match=r"the catalog has no table lake\.clicks_raw"):
@@ -139,7 +138,8 @@ def test_a_table_derived_from_a_derived_iceberg_table_opens_its_source_in_its_ca
     tables = [above, derived("second", "orders_2", upstream="first")]
     stream = build_kinesis_stream("clicks", table="clicks")
     assets = dg.Definitions.merge(stream, dg.Definitions(assets=tables)).get_repository_def()
-    checked = checked_tables(assets.assets_defs_by_key, StreamNames.of("clicks"))
+    with StreamProject("clicks", stream).open_stream() as opened:
+        checked = checked_tables(assets.assets_defs_by_key, opened)
     first, second = (each.source_format for each in checked)
     assert first is None
     with pytest.raises(TableMissing, match=r"the catalog has no table lake\.first"):
@@ -159,7 +159,38 @@ def test_a_table_derived_from_the_iceberg_table_of_another_stream_is_refused(fol
     assert_mentions(str(refused.value), "first", "visits_raw", "Iceberg table of another stream", "source")
 
 
+@pytest.mark.parametrize(
+    ("regions", "catalog", "is_refused"),
+    [
+        (("eu-west-1", "us-east-1"), {}, True),
+        (("eu-west-1", "us-east-1"), {"region_name": "eu-west-1"}, False),
+        (("eu-west-1", "eu-west-1"), {}, False),
+    ],
+    ids=["other region", "region of the catalog", "same region"],
+)
+def test_a_derived_table_in_the_glue_of_another_stream_is_refused_if_it_would_not_be_found(
+    regions, catalog, is_refused
+):
+    glue = {"type": "glue", "database": "lake", **catalog}
+    each = [
+        build_kinesis_stream(name, table=name, region_name=region)
+        for name, region in zip(("visits", "clicks"), regions, strict=True)
+    ]
+
+    @derived_table(source="visits", table="above", table_format="iceberg", catalog=glue)
+    def above(new):
+        return new
+
+    assets = dg.Definitions(assets=[above, derived("below", "below", upstream="above")])
+    definitions = dg.Definitions.merge(*each, assets)
+    with pytest.raises(InvalidInput) if is_refused else nullcontext() as refused:
+        definitions.get_repository_def()
+    if is_refused:
+        assert_mentions(str(refused.value), "below", "above", "region", "Set source to that stream")
+
+
 GLUE = {"database": "lake", "name": "orders"}
+ICEBERG_IN_GLUE = {"table_format": "iceberg", "catalog": {"type": "glue", **GLUE}}
 
 
 def test_two_derived_tables_with_one_entry_in_the_data_catalog_are_refused():
@@ -168,6 +199,13 @@ def test_two_derived_tables_with_one_entry_in_the_data_catalog_are_refused():
         load(*assets, clicks="clicks")
     load(assets[0], derived("second", "b", catalog={**GLUE, "region_name": "eu-west-1"}), clicks="clicks")
     load(assets[0], derived("second", "b", catalog={**GLUE, "database": "other"}), clicks="clicks")
+
+
+@pytest.mark.parametrize("other", [{"catalog": GLUE}, ICEBERG_IN_GLUE], ids=["Delta", "Iceberg"])
+def test_a_derived_iceberg_table_in_glue_and_another_table_with_its_name_are_refused(other):
+    assets = [derived("first", "a", **ICEBERG_IN_GLUE), derived("second", "b", **other)]
+    with pytest.raises(InvalidInput, match=r"first and second have the same entry lake\.orders\. Give"):
+        load(*assets, clicks="clicks")
 
 
 @pytest.mark.parametrize("settings", [{}, {"region_name": "eu-west-1"}])

@@ -16,8 +16,10 @@ from kinesis_assets.dagster.checks.tick import derived_check_events
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.derive.derived_table import DeltaDerived
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.errors import CallFailed
+from kinesis_assets.table.format import DerivedIn
 from support.mentions import assert_mentions
 from support.plain_derived import PlainDerived
 
@@ -98,6 +100,24 @@ def test_a_new_materialization_gets_the_results_again(ticks, daemon):
     daemon.report_event(run, dg.AssetMaterialization(KEY))
     daemon.end(run, dg.DagsterRunStatus.SUCCESS)
     assert ticks.tick() == GREEN
+
+
+def test_a_source_is_opened_once_a_tick_for_all_tables_that_consume_it(ticks, tmp_path):
+    opened = []
+
+    def source_format():
+        """Return the format of the source, which is another object for each table that consumes it."""
+
+        def of(table):
+            opened.append(table.uri)
+            return DeltaDerived(table)
+
+        return DerivedIn(of)
+
+    ticks.add("copies", str(tmp_path / "orders"))
+    ticks.tables = [replace(each, source_format=source_format()) for each in ticks.tables]
+    ticks.tick()
+    assert opened == [ticks.source.table.uri]
 
 
 def test_a_lag_turns_the_check_red_and_consumption_turns_it_green(ticks):
@@ -209,8 +229,9 @@ class TestDefinitions:
         definitions = dg.Definitions.merge(make_project().definitions, another, tables)
         return {**definitions.get_repository_def().assets_defs_by_key, of_unknown.key: of_unknown}
 
-    def test_those_of_the_stream_and_of_its_derived_tables_are(self, assets, stream):
-        found = {table.name: table for table in checked_tables(assets, StreamNames(stream))}
+    def test_those_of_the_stream_and_of_its_derived_tables_are(self, assets, project):
+        with project.open_stream() as opened:
+            found = {table.name: table for table in checked_tables(assets, opened)}
         assert found.keys() == {"orders", "days"}
         assert found["orders"].source.endswith("/table")  # the raw table
         assert found["days"].source.endswith("/orders")

@@ -46,7 +46,8 @@ def test_a_table_is_named_like_its_asset_by_default():
     assert opened().name == "clicks_raw"
 
 
-def test_glue_is_called_as_the_catalog_says():
+@pytest.mark.parametrize("kind", ["raw", "derived"])
+def test_glue_is_called_as_the_catalog_says(kind):
     role = "arn:aws:iam::111122223333:role/catalog-writer"
     glue = {"type": "glue", "database": "lake", "region_name": "eu-central-1", "role_arn": role}
     connections = []
@@ -55,7 +56,8 @@ def test_glue_is_called_as_the_catalog_says():
         connections.append(connection)
         return ClientSettings(connection.region_name)
 
-    found = settings(catalog=glue).iceberg_catalog("clicks_raw", glue_settings)
+    given = settings(catalog=glue) if kind == "raw" else derived_settings(catalog=glue)
+    found = given.iceberg_catalog("clicks_raw", glue_settings)
     assert connections == [("eu-central-1", role, None)]
     assert found.glue == ClientSettings("eu-central-1")
 
@@ -136,7 +138,6 @@ def test_a_derived_table_is_named_like_its_asset_by_default(kind, given):
         ({"catalog": {}}, "table_format: iceberg needs the setting catalog"),
         ({"catalog": {"database": "lake"}}, "catalog: type: give"),
         ({"table_format": "delta"}, "catalog: type: only with table_format: iceberg"),
-        ({"catalog": {"type": "glue", "database": "lake"}}, "catalog: type: glue: only of a raw table"),
         ({"checks": {"catalog": {"severity": "WARN"}}}, "only of a Delta table with the setting catalog"),
     ],
 )
