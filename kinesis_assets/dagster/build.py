@@ -108,7 +108,9 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
             kinds=kinds_of(settings.kinds, settings.format),
             description=settings.description
             or f"The unmodified records of {address}, each exactly once, in {settings.table}.",
-            metadata=definition_metadata(settings.table, settings.format)
+            metadata=definition_metadata(
+                settings.table, settings.format, settings.name_in_catalog(names.raw_key.path[-1])
+            )
             | {"dagster/column_schema": raw_columns(settings.format)},
             freshness_policy=policy_of(settings.freshness),
         )

@@ -252,7 +252,12 @@ def _asset(
                 description=settings.description
                 or description
                 or f"Derived from {upstream.to_user_string()}, in {settings.table}.",
-                metadata={**definition_metadata(settings.table, settings.table_format), **metadata},
+                metadata={
+                    **definition_metadata(
+                        settings.table, settings.table_format, settings.name_in_catalog(key.path[-1])
+                    ),
+                    **metadata,
+                },
                 freshness_policy=policy_of(settings.freshness),
             )
         ],

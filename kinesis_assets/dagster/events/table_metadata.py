@@ -57,12 +57,16 @@ def kinds_of(kinds: Iterable[str] | None, format_: str) -> set[str]:
     return {"pyspark", _STORAGE_KINDS.get(format_, format_)} if kinds is None else {*kinds}
 
 
-def definition_metadata(table: str, format_: str = "delta") -> dict[str, Any]:
-    """Return the metadata that the definition of each table has."""
+def definition_metadata(table: str, format_: str, name: str | None) -> dict[str, Any]:
+    """Return the metadata that the definition of each table has.
+
+    Args:
+        name: Its name in its catalog; None for a table without one, which is named by its folder.
+    """
     uri = TableFolder.at(table).uri
     return {
         "dagster/uri": uri,
-        "dagster/table_name": uri.partition("://")[2],
+        "dagster/table_name": name or uri.partition("://")[2],
         STORAGE_KIND: _STORAGE_KINDS.get(format_, format_),
     }
 

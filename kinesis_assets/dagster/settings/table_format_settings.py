@@ -247,12 +247,19 @@ class TableInFormat(RegisteredTable):
         """Where a Delta table is registered, see `catalog_of`. An Iceberg table is in its catalog anyway."""
         return {} if self.is_iceberg else self.catalog
 
-    def iceberg_catalog(self, asset: str, glue_settings: GlueSettings) -> IcebergCatalog:
-        """Return the catalog of an Iceberg table.
+    def name_in_catalog(self, asset: str) -> str | None:
+        """Return the namespace and name of an Iceberg table, as engines name it; None for a Delta table.
 
         Args:
             asset: The last part of the asset key, which is the table's name by default.
         """
+        if not self.is_iceberg:
+            return None
+        settings, _ = _check_iceberg(self.catalog)
+        return f"{settings.database}.{settings.name_of(asset)}"
+
+    def iceberg_catalog(self, asset: str, glue_settings: GlueSettings) -> IcebergCatalog:
+        """Return the catalog of an Iceberg table. The first argument is as above."""
         from kinesis_assets.table.iceberg.catalog import IcebergCatalog  # noqa: PLC0415  # loads pyiceberg
 
         settings, properties = _check_iceberg(self.catalog)

@@ -124,6 +124,14 @@ def test_the_standard_metadata_names_the_table():
 
 
 @pytest.mark.parametrize(
+    ("catalog", "name"), [({}, "lake.clicks_raw"), ({"name": "clicks"}, "lake.clicks")], ids=str
+)
+def test_an_iceberg_table_is_named_as_in_its_catalog(catalog, name):
+    given = {"type": "glue", "database": "lake", **catalog}
+    assert raw_spec(format="iceberg", catalog=given).metadata["dagster/table_name"] == name
+
+
+@pytest.mark.parametrize(
     ("settings", "icon"),
     [({}, "deltalake"), ({"format": "iceberg", "catalog": {"type": "glue", "database": "lake"}}, "iceberg")],
 )
@@ -131,14 +139,16 @@ def test_the_kinds_of_a_table_name_its_format(settings, icon):
     assert raw_spec(**settings).kinds == {"pyspark", icon}
 
 
-def test_the_kinds_of_a_derived_table_name_its_format():
+def test_a_derived_iceberg_table_has_its_format_as_a_kind_and_is_named_as_in_its_catalog():
     catalog = {"type": "rest", "uri": "https://catalog.example", "database": "lake"}
 
     @derived_table(source="clicks", table="/derived", table_format="iceberg", catalog=catalog)
     def visits(rows):
         return rows
 
-    assert visits.get_asset_spec().kinds == {"pyspark", "iceberg"}
+    spec = visits.get_asset_spec()
+    assert spec.kinds == {"pyspark", "iceberg"}
+    assert spec.metadata["dagster/table_name"] == "lake.visits"
 
 
 def test_a_derived_table_links_to_its_function():
