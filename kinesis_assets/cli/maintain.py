@@ -107,14 +107,15 @@ def _steps(project: StreamProject, *, given: bool, dry_run: bool) -> Iterator[di
 
 
 def _derived(opened: OpenStream) -> DerivedTable | None:
-    """Return the given table if it is a derived one in the format Delta Lake; None otherwise.
+    """Return the given table if it is a derived one; None otherwise.
 
     Raises:
         InvalidInput: It is, and has an option that is only for raw tables.
     """
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
 
-    table = DerivedTable(opened.table.uri, role=opened.role)
+    format_ = opened.settings.derived_in(opened.names.raw_key.path[-1], opened.glue_settings)
+    table = DerivedTable(opened.table.uri, role=opened.role, format=format_)
     try:
         table.snapshot()
     except (TableMissing, TableUnsuitable):

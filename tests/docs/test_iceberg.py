@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
 
+from kinesis_assets.cli.options import parse_settings
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -36,6 +38,16 @@ def test_the_yaml_has_valid_settings() -> None:
         ("glue", ("lake", "clicks_raw")),
         ("rest", ("lake", "latest_orders")),
     ]
+
+
+def test_the_command_has_valid_settings() -> None:
+    (command,) = re.findall(r"^```\n(kinesis-assets maintain .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    given = shlex.split(command.replace("\\\n", ""))[2:]
+    options = list(zip(given[::2], given[1::2], strict=True))
+    pairs = [value for option, value in options if option == "--set"]
+    named = {option.removeprefix("--"): value for option, value in options if option != "--set"}
+    settings = StreamSettings(**named, **parse_settings(pairs))
+    assert settings.name_in_catalog("orders_raw") == "lake.latest_orders"
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     GlueSettings = Callable[[Connection], ClientSettings]
     """Returns how AWS Glue is called for a table, see `OpenStream.glue_settings`."""
 
-    FormatOf = Callable[[GlueSettings], DerivedIn]
-    """Returns the format of a derived table."""
+    FormatOf = Callable[[GlueSettings], DerivedIn | None]
+    """Returns the format of a derived table; None for Delta Lake."""
 
 TableFormat = Literal["delta", "iceberg"]
 
@@ -276,6 +276,10 @@ class TableInFormat(RegisteredTable):
             snapshot_hours=self.keep_snapshot_hours,
         )
 
+    def derived_in(self, asset: str, glue_settings: GlueSettings) -> DerivedIn | None:
+        """Return the format of a derived table; None for Delta Lake. The arguments are as above."""
+        return DerivedIn(partial(_derived_format, self, asset, glue_settings)) if self.is_iceberg else None
+
 
 class RawTableFormat(TableInFormat):
     """The format of a raw table."""
@@ -309,15 +313,7 @@ class DerivedTableFormat(TableInFormat):
 
     def format_of(self, asset: str) -> FormatOf | None:
         """Return what returns the format of the table, see `derived_in`; None for Delta Lake."""
-        return partial(derived_in, self, asset) if self.is_iceberg else None
-
-
-def derived_in(settings: TableInFormat, asset: str, glue_settings: GlueSettings) -> DerivedIn:
-    """Return what opens a derived Iceberg table.
-
-    The arguments are the settings of its catalog, and those of `TableInFormat.iceberg_catalog`.
-    """
-    return DerivedIn(partial(_derived_format, settings, asset, glue_settings))
+        return partial(self.derived_in, asset) if self.is_iceberg else None
 
 
 def _iceberg_format(

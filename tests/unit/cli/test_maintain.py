@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
 from kinesis_assets.table.positions.amendments import FORMAT, Amendment
+from support.formats import derived_iceberg, derived_settings_in
 from support.mentions import assert_mentions
 from support.plain_derived import PlainDerived
 
@@ -113,6 +115,24 @@ def test_a_dry_run_only_plans_the_steps_of_a_derived_table(cli, stream_options, 
     done = cli("maintain", *stream_options, "--dry-run", "--json")
     assert [(line["step"], line["state"]) for line in done.lines] == [("compact", "planned")]
     assert derived.active == active
+
+
+def test_a_derived_iceberg_table_that_is_given_with_its_catalog_is_maintained(
+    cli, stream_options, kinesis, stream, tmp_path
+):
+    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    format_ = derived_iceberg(str(tmp_path / "table"))
+    derived = PlainDerived(tmp_path / "table", format=format_)
+    for number in range(DEFAULT_LIMITS.small_files):
+        derived.append((number, number, None))
+    rows, settings = derived.rows, derived_settings_in(format_)
+    catalog = ["--set", "format=iceberg", "--set", f"catalog={json.dumps(settings['catalog'])}"]
+    done = cli("maintain", *stream_options, *catalog, "--json")
+    assert done.exit_code == 0, done.err
+    assert [(line["asset"], line["step"], line["state"]) for line in done.lines] == [
+        (None, "compact", "done")
+    ]
+    assert (len(derived.active), derived.rows) == (1, rows)
 
 
 @pytest.mark.parametrize("option", [["--retention-days", "30"], ["--set", "retention_days=30"]])
