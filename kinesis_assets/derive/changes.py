@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.derive.derivation import Derivation, Transform
-    from kinesis_assets.derive.derived_table import DerivedSnapshot
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.source import Source
@@ -119,7 +119,7 @@ def changes_of(
     rows: NewRows,
     derivation: Derivation,
     *,
-    table: str,
+    table: DerivedTable,
     present: DerivedSnapshot | None = None,
 ) -> Iterator[StepChanges]:
     """Yield the changes of a step, with their rows cached within the context.
@@ -132,22 +132,23 @@ def changes_of(
             roll-up, a roll-up returns a group that it was not given, Spark cannot analyze the transformation
             or the condition of an upsert, or a key has an empty text in a partition column.
     """
-    transform, mode, partition_by = derivation.transform, derivation.mode, derivation.partition_by
+    transform, mode, uri = derivation.transform, derivation.mode, table.uri
     with caching() as cache:
         if isinstance(mode, Rollup):
-            _check_groups(table, source, mode.by)
+            _check_groups(uri, source, mode.by)
+            nulled = table.columns_in_log(derivation.partition_by)
             # Spark does not merge the small partitions of a shuffle in a cached DataFrame itself.
             tasks = shuffle_tasks(spark, rows.bytes)
-            groups = cache(touched_groups(spark, source, rows, mode.by, partition_by).coalesce(tasks))
-            source_rows = rows_of_groups(spark, source, groups, mode.by, partition_by)
-            checked = _transformed(spark, table, transform, source_rows)
-            new = cache(with_null_for_empty(checked.rows, partition_by).coalesce(tasks))
+            groups = cache(touched_groups(spark, source, rows, mode.by, nulled).coalesce(tasks))
+            source_rows = rows_of_groups(spark, source, groups, mode.by, nulled)
+            checked = _transformed(spark, uri, transform, source_rows)
+            new = cache(with_null_for_empty(checked.rows, nulled).coalesce(tasks))
             incomplete = lacking = None
             if set(mode.by) <= set(new.columns):  # otherwise they are refused
-                _check_returned_groups(table, new, groups, mode.by)
+                _check_returned_groups(uri, new, groups, mode.by)
                 if source.expiry_column is not None:
-                    _check_returned_names(table, new)
-                    arrivals = cache(first_arrivals(spark, source, groups, mode.by, partition_by))
+                    _check_returned_names(uri, new)
+                    arrivals = cache(first_arrivals(spark, source, groups, mode.by, nulled))
                     new = with_first_arrival(new, arrivals, mode.by)
                     if present is not None:
                         incomplete = incomplete_groups(spark, present, arrivals, mode.by, source)
@@ -192,21 +193,21 @@ def changes_of(
 
 
 def ordered_rows(
-    spark: SparkSession, table: str, derivation: Derivation, source_rows: DataFrame
+    spark: SparkSession, table: DerivedTable, derivation: Derivation, source_rows: DataFrame
 ) -> CheckedRows:
     """Return the rows of some rows of the source, with the columns of their order if these carry it.
 
     The arguments and errors are those of `changes_of`. The derivation is no roll-up.
     """
-    checked = _transformed(spark, table, derivation.transform, source_rows)
+    checked = _transformed(spark, table.uri, derivation.transform, source_rows)
     mode = derivation.mode
     key = mode.key if isinstance(mode, Upsert) else ()
     # A router returns no empty text, and its rows do not enter the JVM.
-    by = () if isinstance(mode, Router) else derivation.partition_by
+    by = () if isinstance(mode, Router) else table.columns_in_log(derivation.partition_by)
     replaced = [name for name in by if name not in key]
     rows = with_null_for_empty(checked.rows, replaced)
     if isinstance(mode, Upsert):
-        _check_condition(table, rows, mode.delete_where)
+        _check_condition(table.uri, rows, mode.delete_where)
         rows = _with_valid_texts(rows, mode.columns)
     return replace(checked, rows=with_order(rows))
 
@@ -328,16 +329,15 @@ def _with_valid_texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return rows
 
 
-def refuse_empty_keys(table: str, rows: DataFrame, derivation: Derivation) -> None:
+def refuse_empty_keys(table: DerivedTable, rows: DataFrame, derivation: Derivation) -> None:
     """Check that no row has an empty text in a column of the key that is a partition column too.
 
     Delta stores null in its place, so the row would have no key, and no later one would replace it.
     """
     types = {field.name: field.dataType for field in rows.schema}
     key = derivation.mode.key if isinstance(derivation.mode, Upsert) else ()
-    texts = [
-        name for name in derivation.partition_by if name in key and isinstance(types.get(name), StringType)
-    ]
+    by = table.columns_in_log(derivation.partition_by)
+    texts = [name for name in by if name in key and isinstance(types.get(name), StringType)]
     if not texts:
         return
     is_empty = [F.count(F.when(F.col(f"`{name}`") == "", 1)) for name in texts]
@@ -345,7 +345,7 @@ def refuse_empty_keys(table: str, rows: DataFrame, derivation: Derivation) -> No
     for name, count in zip(texts, counts, strict=True):
         if count:
             raise InvalidInput(
-                f"table {table}: the key column {name} is an empty text in {count} new rows. It is a "
+                f"table {table.uri}: the key column {name} is an empty text in {count} new rows. It is a "
                 "partition column too, in which Delta stores null instead, so these rows would have no key. "
                 f"Nothing was written. Return another value, as by coalesce(nullif({name}, ''), 'none'), or "
                 f"null for rows without a key, or leave {name} out of partition_by"

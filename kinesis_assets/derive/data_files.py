@@ -23,11 +23,13 @@ import pyarrow.parquet as pq
 from kinesis_assets.table.data_file import NEW_FILES, Compression, partition_folder
 from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.store.storage import write_new
+from kinesis_assets.table.transforms import partition_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kinesis_assets.table.data_file import TableFile
+    from kinesis_assets.table.partition_field import PartitionField
     from kinesis_assets.table.store.storage import TableFolder
 
 
@@ -125,7 +127,7 @@ class DerivedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         path: Path relative to the table's folder.
         new_rows: Number of rows with the batch id of the attempt that wrote the file.
-        partition: The value of each partition column, by name, as Delta's log stores it.
+        partition: The value of each partition, by name, see `partition_texts`.
         statistics: The file's statistics as Delta's log stores them, in JSON.
     """
 
@@ -176,6 +178,7 @@ class WritingJob:
 
     Attributes:
         schema: The columns of the table, with the batch id.
+        has_partition_columns: Whether the files have the columns by which the table is partitioned.
         removed: The files of the table that are replaced by copies without some of their rows, by the number
             that `read.FILE_COLUMN` has for them.
         error_column: The column that is not null in new rows of records that could not be decoded; None if
@@ -186,10 +189,11 @@ class WritingJob:
 
     folder: TableFolder
     schema: pa.Schema
-    partition_by: tuple[str, ...]
+    partition_by: tuple[PartitionField, ...]
     batch_id: int
     layout: FileLayout = FileLayout()
     compression: Compression = NEW_FILES
+    has_partition_columns: bool = False
     removed: Mapping[int, TableFile] = field(default_factory=dict)
     error_column: str | None = None
     keeps_errors: bool = True
@@ -216,7 +220,8 @@ class DerivedFileWriter:
         self._job = job
         self._folder = folder
         self._filesystem = job.folder.open()
-        self._schema = pa.schema([field for field in job.schema if field.name not in job.partition_by])
+        left_out = () if job.has_partition_columns else [field.column for field in job.partition_by]
+        self._schema = pa.schema([field for field in job.schema if field.name not in left_out])
         self._open: dict[tuple[str | None, ...], _OpenFile] = {}
         self._closed: list[DerivedFile] = []
 
@@ -227,13 +232,14 @@ class DerivedFileWriter:
         seconds = self._job.layout.open_seconds
         for values in [values for values, file in self._open.items() if file.age >= seconds]:
             self._close(values)
-        columns = [_valid(field.name, batch[field.name]).cast(field.type) for field in self._schema]
+        columns = [self._stored(batch, field.name) for field in self._schema]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         for values, part in self._by_partition(batch, rows):
             if values not in self._open:
                 if len(self._open) >= self._job.layout.open_files:
                     self._close(next(iter(self._open)))
-                partition = dict(zip(self._job.partition_by, values, strict=True))
+                names = [field.name for field in self._job.partition_by]
+                partition = dict(zip(names, values, strict=True))
                 name = f"part-{self._job.batch_id}-{uuid4().hex}.{self._job.compression.name}.parquet"
                 path = f"{self._folder}{partition_folder(partition)}{name}"
                 self._open[values] = _OpenFile(self._filesystem, path, self._schema, self._job, partition)
@@ -259,12 +265,13 @@ class DerivedFileWriter:
     def _by_partition(
         self, batch: pa.RecordBatch, rows: pa.RecordBatch
     ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-        names = self._job.partition_by
-        if not names:
+        fields = self._job.partition_by
+        if not fields:
             yield (), rows
             return
-        columns = [_partition_texts(name, _valid(name, batch[name])) for name in names]
-        groups = pa.table(columns, names=list(names)).group_by(list(names)).aggregate([])
+        names = [field.name for field in fields]
+        columns = [partition_texts(field, self._stored(batch, field.column)) for field in fields]
+        groups = pa.table(columns, names=names).group_by(names).aggregate([])
         for group in groups.to_pylist():
             mask = pa.scalar(True)
             for name, column in zip(names, columns, strict=True):
@@ -272,6 +279,10 @@ class DerivedFileWriter:
                 same = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
                 mask = pc.and_(mask, same)
             yield tuple(group[name] for name in names), rows.filter(mask)
+
+    def _stored(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        """Return a column of a batch as it is stored: partition values are those of what readers find."""
+        return _valid(name, batch[name]).cast(self._job.schema.field(name).type)
 
 
 class _OpenFile:
@@ -352,21 +363,6 @@ def _valid(name: str, values: pa.Array) -> pa.Array:
             [None if text is None else text.decode(errors="replace") for text in texts], pa.string()
         )
     return values
-
-
-def _partition_texts(name: str, values: pa.Array) -> pa.Array:
-    """Return values of a partition column as Delta's log stores them.
-
-    Raises:
-        ValueError: A date is not in the years 1 to 9999: no program could open the table any more.
-    """
-    texts = values.cast(pa.string())
-    if pa.types.is_date(values.type):
-        valid = pc.match_substring_regex(texts, r"^\d{4}-")
-        if not pc.all(valid, min_count=0).as_py():
-            wrong = texts.filter(pc.invert(valid))[0]
-            raise ValueError(f"the partition column {name} cannot have the date {wrong}; replace such dates")
-    return texts
 
 
 def listed_columns(columns: Iterable[pa.Field]) -> list[str]:

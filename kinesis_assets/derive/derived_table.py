@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kinesis_assets.derive.column_types import needs_files
 from kinesis_assets.derive.commit_entry import (
@@ -41,6 +41,7 @@ from kinesis_assets.table.delta.rewrites import RewriteLog
 from kinesis_assets.table.delta.version import TableVersion, commit_properties
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
 from kinesis_assets.table.ownership import DERIVED
+from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.policy import HISTORY_PROPERTIES, STATISTICS_PROPERTY, TablePolicy
 from kinesis_assets.table.store.chain import Chain
 from kinesis_assets.table.store.suitability import check_conditional_puts
@@ -119,6 +120,14 @@ class DerivedTable(StoredTable):
         except TableMissing:
             return None
 
+    def columns_in_log(self, partition_by: Sequence[str]) -> Sequence[str]:
+        """Return the partition columns that files lack. The log has an empty text in them as null.
+
+        Args:
+            partition_by: The setting `partition_by` of the table.
+        """
+        return () if self.format.has_partition_columns else partition_by
+
     def open_or_create(
         self, source: str, schema: dict[str, Any], partition_by: Sequence[str]
     ) -> DerivedSnapshot:
@@ -130,7 +139,7 @@ class DerivedTable(StoredTable):
         Raises:
             StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
             TableOfAnotherSource: The table belongs to another source.
-            TableUnsuitable: The table is not a derived table, or has other partition columns.
+            TableUnsuitable: The table is not a derived table, or has other partitions.
         """
         snapshot = self.format.create({SOURCE_PROPERTY: source}, schema, partition_by)
         snapshot.check_identity(source, partition_by)
@@ -180,11 +189,14 @@ class DerivedSnapshot(WritableVersion):
         return (self.newest is None or self.newest.deletions is None) and not self.data_files()
 
     def check_identity(self, source: str, partition_by: Sequence[str]) -> None:
-        """Check that the table belongs to a source and has some partition columns.
+        """Check that the table belongs to a source and has some partitions.
+
+        Args:
+            partition_by: The setting `partition_by` of the table.
 
         Raises:
             TableOfAnotherSource: The table belongs to another source.
-            TableUnsuitable: The table has other partition columns.
+            TableUnsuitable: The table has other partitions.
         """
         owner = self.properties.get(SOURCE_PROPERTY)
         if owner != source:
@@ -193,11 +205,12 @@ class DerivedSnapshot(WritableVersion):
                 f"was derived from the table with the id {owner}, but the source now has the id {source}; "
                 "nothing was changed. Correct the source, or use another table",
             )
-        if self.partition_columns != list(partition_by):
+        wanted = [str(field) for field in partition_fields(partition_by)]
+        if self.partition_by != wanted:
             raise TableUnsuitable(
                 self.table.uri,
-                f"is partitioned by {self.partition_columns}, and not by {list(partition_by)}; use "
-                "another table for other partition columns",
+                f"is partitioned by {self.partition_by}, and not by {wanted}; use another table for other "
+                "partitions",
             )
 
     def commit(
@@ -225,7 +238,13 @@ class DerivedSnapshot(WritableVersion):
 
 
 class DerivedFormat(ABC):
-    """Opens and creates one derived table."""
+    """Opens and creates one derived table.
+
+    Attributes:
+        has_partition_columns: Whether files have the partition columns.
+    """
+
+    has_partition_columns: ClassVar[bool]
 
     @abstractmethod
     def open(self) -> DerivedSnapshot:
@@ -366,6 +385,8 @@ class _DeltaSnapshot(TableVersion, DerivedSnapshot):
 
 class DeltaDerived(DerivedFormat):
     """Derived tables in the format Delta Lake."""
+
+    has_partition_columns: ClassVar = False
 
     def __init__(self, table: DerivedTable) -> None:
         self._table = table

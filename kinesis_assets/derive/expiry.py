@@ -111,7 +111,7 @@ def _expired_files(
             f"has {found} for retention_column: {name}, by whose date or time rows expire; no row was "
             "deleted. Name a column with dates or timestamps, as from CAST(timestamp_millis(at) AS DATE)",
         )
-    files = snapshot.data_files([BATCH_COLUMN, *([] if name in snapshot.partition_columns else [name])])
+    files = snapshot.data_files([BATCH_COLUMN, *([] if name in snapshot.partition_by else [name])])
     whole: list[TableFile] = []
     others: defaultdict[str, list[TableFile]] = defaultdict(list)
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
@@ -282,7 +282,7 @@ def _written(
 ) -> tuple[list[DerivedFile], Counter[int]]:
     """Write files again without the rows that have expired, and count these by batch id."""
     snapshot = table.snapshot()
-    job = writing_job(table, snapshot.file_schema, snapshot.partition_columns, batch_id)
+    job = writing_job(table, snapshot.file_schema, snapshot.partition_by, batch_id)
     writer = DerivedFileWriter(replace(job, compression=REWRITTEN_FILES))
     kind = job.schema.field(floor.column).type
     first = floor.first if pa.types.is_date(kind) else datetime.combine(floor.first, time())

@@ -95,7 +95,7 @@ def grow(
         prepare_columns(base, schema)
         base = table.snapshot()
         # The values of partition columns are in the log, as texts.
-        removed = [] if set(columns) <= set(base.partition_columns) else base.data_files()
+        removed = [] if set(columns) <= set(base.partition_by) else base.data_files()
         recorded = recorded_copies(table, schema)
         while missing := [file for file in removed if file.path not in recorded]:
             if table.clock.time() - started > MAX_COPY_AGE.total_seconds():
@@ -163,7 +163,7 @@ def _copy(
     """Copy some files of a version of a table with other columns, record the copies and return them."""
     table, batch_id = base.table, new_id(base.table.clock)
     columns = table.format.file_schema(schema, base)
-    job = replace(writing_job(table, columns, base.partition_columns, batch_id), compression=REWRITTEN_FILES)
+    job = replace(writing_job(table, columns, base.partition_by, batch_id), compression=REWRITTEN_FILES)
     tasks = max(parallelism(spark), sum(file.size for file in files) // TASK_BYTES)
     groups = groups_of_files(files, tasks)
     numbers = spark.range(0, len(groups), 1, len(groups))

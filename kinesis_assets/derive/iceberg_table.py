@@ -5,16 +5,16 @@ Never import this module for a table of another format: it loads pyiceberg.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.derived_table import DerivedFormat, DerivedSnapshot
-from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.iceberg.column_ids import evolved, grows, storable, with_ids
 from kinesis_assets.table.iceberg.derived_version import DerivedInCatalog, IcebergDerivedVersion
 from kinesis_assets.table.maintenance import iceberg_steps
+from kinesis_assets.table.partition_field import partition_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +40,8 @@ class IcebergDerived(DerivedFormat):
         catalog: The catalog that names the newest version of the table.
     """
 
+    has_partition_columns: ClassVar = True  # pyiceberg finds no rows by a column that files lack
+
     def __init__(self, table: DerivedTable, catalog: IcebergCatalog) -> None:
         self._table = table
         self._in_catalog = DerivedInCatalog(table, catalog, ENTRIES_FOLDER, BATCH_COLUMN)
@@ -51,14 +53,10 @@ class IcebergDerived(DerivedFormat):
     def create(
         self, properties: Mapping[str, str], schema: Mapping[str, Any], partition_by: Sequence[str]
     ) -> DerivedSnapshot:
-        """Open the table; create it if it does not exist, see `DerivedFormat`.
-
-        Raises:
-            InvalidInput: It is to have partitions.
-        """
-        if partition_by:
-            raise InvalidInput(f"table {self._table.uri}: partition_by: not of a derived Iceberg table")
-        created: DerivedSnapshot = self._in_catalog.create(self._table.snapshot, schema, properties)
+        """Open the table; create it if it does not exist, see `DerivedFormat`."""
+        created: DerivedSnapshot = self._in_catalog.create(
+            self._table.snapshot, schema, partition_fields(partition_by), properties
+        )
         return created
 
     def check_store(self) -> None:

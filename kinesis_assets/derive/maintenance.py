@@ -172,7 +172,7 @@ def _moved(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int)
 def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:
     """Write the rows of some files to new files, without committing them."""
     table = snapshot.table
-    partition_by = snapshot.partition_columns
+    partition_by = snapshot.partition_by
     schema = snapshot.file_schema
     job = writing_job(table, schema, partition_by, batch_id)
     writer = DerivedFileWriter(replace(job, compression=REWRITTEN_FILES))

@@ -193,7 +193,7 @@ class _Attempt:
         Raises:
             LandingFailed: Records were decoded in one job, and not in another one.
         """
-        uri, number = self.table.uri, F.col(DOCUMENT_NUMBER)
+        number = F.col(DOCUMENT_NUMBER)
         of_record = number.isNull() | F.lit(has_documents(self.source))  # a router has split the others
         documents, self.bad = self.bad.where(~of_record), self.bad.where(of_record)
         records = in_source(self.spark, self.source, self.bad, cache=self.cache)
@@ -222,7 +222,7 @@ class _Attempt:
         self.changed = self.cache(changed.select(*IDENTITY))
         if checked.separate is None:
             self.rows = self.rows.unionByName(self.still_changed)
-        refuse_empty_keys(uri, self.rows, self.derivation)
+        refuse_empty_keys(self.table, self.rows, self.derivation)
         accepted_schema(self.present, self.columns, compared=self.compared)
 
     def transformed(self, records: DataFrame) -> CheckedRows:
@@ -232,7 +232,7 @@ class _Attempt:
             InvalidInput: The transformation keeps no bad records, or it fails or is refused.
         """
         uri, source_rows = self.table.uri, carry(records, ORDER_COLUMN, in_order=False)
-        checked = ordered_rows(self.spark, uri, self.derivation, source_rows)
+        checked = ordered_rows(self.spark, self.table, self.derivation, source_rows)
         keeps_in_table = checked.error_column is not None and checked.keeps_errors
         keeps = checked.separate is not None if self.is_separate else keeps_in_table
         if not keeps:

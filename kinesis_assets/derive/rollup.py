@@ -41,7 +41,7 @@ _NOW = "__now"
 
 
 def touched_groups(
-    spark: SparkSession, source: Source, rows: NewRows, by: Sequence[str], partition_by: Sequence[str]
+    spark: SparkSession, source: Source, rows: NewRows, by: Sequence[str], nulled: Sequence[str]
 ) -> DataFrame:
     """Return the groups in which rows were added, replaced or deleted, each once.
 
@@ -49,19 +49,19 @@ def touched_groups(
         source: The version of the source to which the rows belong.
         rows: The new rows, with the files of those that were replaced.
         by: The columns whose values identify a group.
-        partition_by: The partition columns of the table. An empty text in them is the same group as null.
+        nulled: The columns of the table in which an empty text is the same group as null.
     """
     added = read_rows(spark, source, rows, columns=by)
     replaced = read(spark, source.snapshot, rows.replaced, columns=by)
-    return with_null_for_empty(added.unionByName(replaced), partition_by).distinct()
+    return with_null_for_empty(added.unionByName(replaced), nulled).distinct()
 
 
 def rows_of_groups(
-    spark: SparkSession, source: Source, groups: DataFrame, by: Sequence[str], partition_by: Sequence[str]
+    spark: SparkSession, source: Source, groups: DataFrame, by: Sequence[str], nulled: Sequence[str]
 ) -> DataFrame:
     """Return all rows of some groups in a version of a source. The arguments are as above."""
     rows = read(spark, source.snapshot, source.snapshot.data_files())
-    rows = with_null_for_empty(rows, [name for name in by if name in partition_by])
+    rows = with_null_for_empty(rows, [name for name in by if name in nulled])
     return matching(rows, groups, by, "left_semi")
 
 
@@ -72,13 +72,13 @@ def other_group(new: DataFrame, groups: DataFrame, by: Sequence[str]) -> str | N
 
 
 def first_arrivals(
-    spark: SparkSession, source: Source, groups: DataFrame, by: Sequence[str], partition_by: Sequence[str]
+    spark: SparkSession, source: Source, groups: DataFrame, by: Sequence[str], nulled: Sequence[str]
 ) -> DataFrame:
     """Return the columns *by* and `FIRST_ARRIVAL` of groups. The arguments are as above."""
     date_column = str(source.expiry_column)
     columns = list(dict.fromkeys([*by, date_column]))
     rows = read(spark, source.snapshot, source.snapshot.data_files(), columns=columns)
-    rows = with_null_for_empty(rows, [name for name in by if name in partition_by])
+    rows = with_null_for_empty(rows, [name for name in by if name in nulled])
     found = matching(rows, groups, by, "left_semi").groupBy(*by)
     return found.agg(
         _utc_date(rows.schema[date_column].dataType, F.min(f"`{date_column}`")).alias(FIRST_ARRIVAL)

@@ -269,7 +269,7 @@ class _Step:
         self, spark: SparkSession, rows: NewRows, present: DerivedSnapshot | None = None
     ) -> AbstractContextManager[StepChanges]:
         """Transform rows of the source into changes of a version of the table."""
-        return changes_of(spark, self.source, rows, self.derivation, table=self.table.uri, present=present)
+        return changes_of(spark, self.source, rows, self.derivation, table=self.table, present=present)
 
     def outdated(self) -> DerivedSnapshot | None:
         """Check that the table can be written with the columns of its rows, before these are computed.

@@ -18,17 +18,17 @@ from kinesis_assets.derive.column_types import (
 from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.errors import CommitOvertaken, InvalidInput, SchemaChangeRefused, UpsertOvertaken
+from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.schema import refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from kinesis_assets.derive.derived_table import DerivedSnapshot
-
-_PARTITION_TYPES = {"string", "date", "byte", "short", "integer", "long"}
+    from kinesis_assets.table.partition_field import PartitionField
 
 
 def table_schema(
@@ -42,10 +42,12 @@ def table_schema(
         InvalidInput: A column is missing, has the name of the batch id, or has a type that the table cannot
             have.
     """
+    partitions = partition_fields(partition_by)
     fields: list[dict[str, Any]] = json.loads(rows.schema.json())["fields"]
     types = {field["name"]: field["type"] for field in fields}
     _check_names(table, [field["name"] for field in fields])
-    if missing := [name for name in (*partition_by, *key) if name not in types]:
+    used = [*(field.column for field in partitions), *key]
+    if missing := [name for name in dict.fromkeys(used) if name not in types]:
         raise InvalidInput(
             f"table {table}: the transformation does not return {', '.join(missing)}, which a setting names "
             f"(partition_by, key, order_by or by). It returns {', '.join(types)}. Return it, or correct the "
@@ -69,16 +71,27 @@ def table_schema(
                 f"table {table}: the column {name} has the type {text_of(kind)}, whose values cannot be "
                 "compared; use its parts"
             )
-        if name in partition_by and not (isinstance(kind, str) and kind in _PARTITION_TYPES):
-            raise InvalidInput(
-                f"table {table}: the partition column {name} has the type {text_of(kind)}; use a text, a "
-                "date or an integer"
-            )
+    for partition in partitions:
+        _check_partition(table, partition, types)
     columns = [
         {**field, "type": with_nulls(field["type"]), "nullable": True, "metadata": {}} for field in fields
     ]
     batch_id = {"name": BATCH_COLUMN, "type": "long", "nullable": True, "metadata": {}}
     return {"type": "struct", "fields": [*columns, batch_id]}
+
+
+def _check_partition(table: str, field: PartitionField, types: Mapping[str, Any]) -> None:
+    """Check that columns with some types can have a partition."""
+    kind = types[field.column]
+    if (refusal := field.refusal_of(kind)) is not None:
+        raise InvalidInput(
+            f"table {table}: partition_by: {field.column} has the type {text_of(kind)}; for {field} {refusal}"
+        )
+    same = [name for name in types if name.lower() == field.name.lower() and name != field.column]
+    if same:
+        raise InvalidInput(
+            f"table {table}: the column {same[0]} has the name of the partition {field}; rename the column"
+        )
 
 
 def _check_names(table: str, names: Sequence[str]) -> None:

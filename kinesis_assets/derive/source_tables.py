@@ -326,7 +326,7 @@ class RoutesSource(DerivedSource):
     def __init__(self, snapshot: DerivedSnapshot, values: Collection[str]) -> None:
         super().__init__(snapshot)
         self._values = values
-        if snapshot.partition_columns != [ROUTE_COLUMN]:
+        if snapshot.partition_by != [ROUTE_COLUMN]:
             raise TableUnsuitable(
                 self.uri, f"is not partitioned by {ROUTE_COLUMN}, so it is no router; correct the source"
             )

@@ -22,6 +22,7 @@ from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, in_schema, 
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.ingest.manifest import decode_all, invalid
 from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
+from kinesis_assets.table.partition_field import partition_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,11 +61,13 @@ def writing_job(
 
     Args:
         schema: The columns of the files, see `DerivedFormat.file_schema`.
+        partition_by: The setting `partition_by` of the table.
     """
     return WritingJob(
         folder=table.folder,
         schema=schema,
-        partition_by=tuple(partition_by),
+        partition_by=partition_fields(partition_by),
+        has_partition_columns=table.format.has_partition_columns,
         batch_id=batch_id,
         layout=table.policy.data_files,
     )

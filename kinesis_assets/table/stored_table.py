@@ -24,7 +24,7 @@ class AddedFile(WrittenFile, Protocol):
 
     @property
     def partition(self) -> Mapping[str, str | None]:
-        """The value of each partition column, by name, as the log stores it."""
+        """The value of each partition, by name, as `partition_texts` returns it and Delta's log stores it."""
 
     @property
     def statistics(self) -> str:
@@ -137,8 +137,8 @@ class WritableVersion(ReadableVersion):
 
     @property
     @abstractmethod
-    def partition_columns(self) -> list[str]:
-        """The names of the partition columns."""
+    def partition_by(self) -> list[str]:
+        """Its partitions, as in the setting `partition_by`: of a Delta table, the partition columns."""
 
     @abstractmethod
     def refuse_irreplaceable(self) -> None:

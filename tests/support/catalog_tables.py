@@ -29,7 +29,7 @@ def version_of_table(
     ]
     found = SimpleNamespace(
         schema={"type": "struct", "fields": fields},
-        partition_columns=[*partition_by],
+        partition_by=[*partition_by],
         properties=properties or {},
         folder=SimpleNamespace(uri=uri),
         id=table_id,

@@ -55,7 +55,7 @@ class Dated:
     def planned(self, *rows: tuple[int, float | None]) -> Callable[[], DerivedCommit]:
         """Write a file for each call, and return the function that commits it."""
         base, batch_id = self.table.snapshot(), new_id(self.table.clock)
-        job = writing_job(self.table, base.file_schema, base.partition_columns, batch_id)
+        job = writing_job(self.table, base.file_schema, base.partition_by, batch_id)
         writer = DerivedFileWriter(job)
         times = [None if days is None else ago(days) for _, days in rows]
         values: list[dict[str, Any]] = [

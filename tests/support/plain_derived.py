@@ -135,7 +135,7 @@ class PlainDerived:
         """Write the files of a commit, and return the function that commits them."""
         base, batch_id = self.table.snapshot(), new_id(self.table.clock)
         rows = list(rows)
-        job = writing_job(self.table, base.file_schema, base.partition_columns, batch_id)
+        job = writing_job(self.table, base.file_schema, base.partition_by, batch_id)
         kept, changed = (
             DerivedFileWriter(job),
             DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/"),

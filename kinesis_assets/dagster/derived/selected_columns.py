@@ -15,6 +15,7 @@ from kinesis_assets.decoders.json_paths import parse_path
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER, RECORD, Field, readable
 from kinesis_assets.schemas.ddl_parser import parse_columns
+from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.schema import COLUMNS, refusal_of
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ _NO_COLUMN = re.compile(r"(current|local|session)_?\w+|null|true|false|user|not"
 """Names that are values or functions without parentheses."""
 
 _OTHER = re.compile(r"\W+")
-
-_PARTITION_TYPES = {"STRING", "DATE", "TINYINT", "SMALLINT", "INT", "BIGINT"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +109,10 @@ def check_columns(settings: TableSettings, fields: Sequence[Field] | None) -> No
     if settings.where is not None:
         scope.check_condition("where", settings.where)
     table = _columns(settings, scope)
-    for setting in ("key", "order_by", "partition_by"):
-        for name in getattr(settings, setting):
-            _check_use(setting, name, table)
-    if settings.retention_column is not None:
-        _check_use("retention_column", settings.retention_column, table)
-    if settings.delete_where is not None and table is not None:
+    if table is None:
+        return
+    _check_uses(settings, table)
+    if settings.delete_where is not None:
         _Scope({name.lower(): name for name in table}, ()).check_condition(
             "delete_where", settings.delete_where
         )
@@ -246,10 +243,22 @@ def _columns(settings: TableSettings, scope: _Scope) -> dict[str, str | None] | 
     return dict(found) if is_complete else None
 
 
-def _check_use(setting: str, name: str, table: Mapping[str, str | None] | None) -> None:
+def _check_uses(settings: TableSettings, table: Mapping[str, str | None]) -> None:
+    """Check the settings that name columns of the table."""
+    for setting in ("key", "order_by"):
+        for name in getattr(settings, setting):
+            _check_use(setting, name, table)
+    for field in partition_fields(settings.partition_by):
+        _check_use("partition_by", field.column, table)
+        kind = table[field.column]
+        if kind not in (None, "VARIANT") and (refusal := field.refusal_of(kind)) is not None:
+            raise InvalidInput(f"partition_by: {field.column} has the type {kind}; for {field} {refusal}")
+    if settings.retention_column is not None:
+        _check_use("retention_column", settings.retention_column, table)
+
+
+def _check_use(setting: str, name: str, table: Mapping[str, str | None]) -> None:
     """Check that a setting may name a column of the table."""
-    if table is None:
-        return
     if name not in table:
         same = [each for each in table if each.lower() == name.lower()]
         hint = f"write it as {same[0]}" if same else f"its columns are {', '.join(table)}"
@@ -257,8 +266,6 @@ def _check_use(setting: str, name: str, table: Mapping[str, str | None] | None) 
     kind = table[name]
     if kind is None or kind == "VARIANT":  # which is text in the table
         return
-    if setting == "partition_by" and kind not in _PARTITION_TYPES:
-        raise InvalidInput(f"{setting}: {name} has the type {kind}; use a text, a date or an integer")
     if kind.startswith(("ARRAY", "MAP", "STRUCT")):
         raise InvalidInput(
             f"{setting}: {name} has the type {kind}, whose values cannot be compared; use its parts"

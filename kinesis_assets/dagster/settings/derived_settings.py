@@ -12,11 +12,12 @@ from pydantic import AfterValidator, Field, model_validator
 
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings, DescribedAsset
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks, DerivedChecksField
-from kinesis_assets.dagster.settings.settings_base import UNIT, Columns, Settings, valid
+from kinesis_assets.dagster.settings.settings_base import UNIT, Columns, Partitions, Settings, valid
 from kinesis_assets.dagster.settings.table_format_settings import DerivedTableFormat
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import MAX_BYTES, TIME_ZONE, OnDeleted, Retention
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.store.storage import TableFolder
 
 
@@ -77,9 +78,11 @@ class ConsumptionSettings(Settings):
         description="Path or URI (s3://, file://) of the table. The first run creates it.",
         examples=["s3://my-lake/orders"],
     )
-    partition_by: Columns = Field(
+    partition_by: Partitions = Field(
         default=(),
-        description="Partition columns of a new Delta table: texts, dates or integers.",
+        description="Partitions of a new table: columns with texts, dates or integers. Those of an Iceberg "
+        "table may also be year, month, day or hour of a column, as in day(at), bucket(16, id) or "
+        "truncate(4, name).",
         examples=[["order_date"]],
     )
     on_deleted: OnDeleted = Field(
@@ -155,8 +158,13 @@ class DerivedSettings(DescribedAsset, AssetSettings, DerivedTableFormat, Consump
 
     @model_validator(mode="after")
     def _check_partitions(self) -> Self:
-        if self.is_iceberg and self.partition_by:
-            raise InvalidInput("partition_by: only of a Delta table; remove it, or set table_format to delta")
+        fields = partition_fields(self.partition_by)
+        transforms = [field for field in fields if field.transform != "identity"]
+        if transforms and not self.is_iceberg:
+            raise InvalidInput(
+                f"partition_by: {transforms[0]}: a transform, which only an Iceberg table has; set "
+                "table_format to iceberg, or name a column, as one from CAST(at AS DATE)"
+            )
         return self
 
     @model_validator(mode="after")

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.schema import refusal_of
 
 if TYPE_CHECKING:
@@ -109,6 +110,16 @@ def _check_columns(names: Sequence[str], info: ValidationInfo) -> Sequence[str]:
 
 
 Columns = Annotated[Texts, AfterValidator(_check_columns)]
+
+
+def _check_partitions(entries: Sequence[str], info: ValidationInfo) -> Sequence[str]:
+    fields = partition_fields(entries)
+    _check_columns([field.column for field in fields], info)
+    return [str(field) for field in fields]
+
+
+Partitions = Annotated[Texts, AfterValidator(_check_partitions)]
+"""The type of the setting `partition_by`. Its entries are those of `PartitionField`."""
 
 
 class Settings(BaseModel):

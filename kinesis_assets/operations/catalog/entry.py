@@ -119,7 +119,7 @@ class Entry:
         fields = {field["name"].lower(): field["type"] for field in snapshot.schema["fields"]}
         _refuse_equal([field["name"] for field in snapshot.schema["fields"]], "")
         columns = {name: _column(name, kind) for name, kind in fields.items()}
-        keys = [name.lower() for name in snapshot.partition_columns]
+        keys = [name.lower() for name in snapshot.partition_by]
         return cls(
             database,
             name,

@@ -270,7 +270,7 @@ class DeltaFormat(TableFormat):
             for schema in (opened.schema, schema_of(TABLE_SCHEMA))
         )
         wrong = [name for name, kind in wanted.items() if found.get(name) != kind]
-        if wrong or opened.partition_columns != PARTITION_COLUMNS:
+        if wrong or opened.partition_by != PARTITION_COLUMNS:
             raise TableUnsuitable(
                 table.uri,
                 f"not a raw Kinesis table (wrong or missing: {', '.join(wrong) or 'its partition column'}); "

@@ -96,7 +96,7 @@ class TableVersion(ReadableVersion):
         return self.delta.metadata().configuration
 
     @property
-    def partition_columns(self) -> list[str]:
+    def partition_by(self) -> list[str]:
         """The names of the partition columns."""
         return self.delta.metadata().partition_columns
 
@@ -113,7 +113,7 @@ class TableVersion(ReadableVersion):
             columns: The columns whose smallest and greatest values are returned.
         """
         actions = pa.table(self.delta.get_add_actions(flatten=True))
-        partition = {f"partition.{name}": name for name in self.partition_columns}
+        partition = {f"partition.{name}": name for name in self.partition_by}
         wanted = [
             "path",
             "size_bytes",
@@ -293,7 +293,7 @@ class TableVersion(ReadableVersion):
                 actions,
                 mode="append" if columns is None else "overwrite",
                 schema=self.delta.schema() if columns is None else Schema.from_json(json.dumps(columns)),
-                partition_by=self.partition_columns,
+                partition_by=self.partition_by,
                 partition_filters=filters,
                 commit_properties=properties,
                 post_commithook_properties=hooks,
@@ -311,7 +311,7 @@ class TableVersion(ReadableVersion):
         integers = [
             field["name"]
             for field in self.schema["fields"]
-            if field["name"] in self.partition_columns and field["type"] in _INTEGERS
+            if field["name"] in self.partition_by and field["type"] in _INTEGERS
         ]
         if removed or not integers:
             raise ValueError(f"table {self.uri}: its columns cannot be changed without its other files")

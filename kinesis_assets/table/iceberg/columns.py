@@ -6,7 +6,7 @@ and not of a column: no reader looks for it in the files.
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
@@ -87,11 +87,6 @@ PROPERTIES = {
 def days_of(arrival_date: str) -> int:
     """Return the value of the partition for an arrival date, as an ISO date."""
     return (date.fromisoformat(arrival_date) - _EPOCH).days
-
-
-def date_of(days: int | date) -> date:
-    """Return the arrival date of the files of a partition."""
-    return days if isinstance(days, date) else _EPOCH + timedelta(days)
 
 
 def difference(schema: Schema, partitioning: PartitionSpec) -> Sequence[str]:

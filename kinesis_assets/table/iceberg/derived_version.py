@@ -1,4 +1,4 @@
-"""One version of a derived Iceberg table, which has no partitions, and its commits.
+"""One version of a derived Iceberg table, and its commits.
 
 A property of the table points at its newest commit entry, as those of a raw table at its positions.
 """
@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, PrimitiveType
 
 from kinesis_assets.errors import TableUnsuitable
@@ -24,19 +22,21 @@ from kinesis_assets.table.iceberg.column_ids import columns_of, evolved
 from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE
 from kinesis_assets.table.iceberg.history import number_of
 from kinesis_assets.table.iceberg.opening import TableInCatalog
+from kinesis_assets.table.iceberg.partitions import entries_of, record_of, specification
 from kinesis_assets.table.iceberg.version import IcebergVersion
 from kinesis_assets.table.stored_table import WritableVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
     from pyiceberg.types import IcebergType
 
     from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
     from kinesis_assets.table.log.entries import Rewrite
+    from kinesis_assets.table.partition_field import PartitionField
     from kinesis_assets.table.stored_table import AddedFile, StoredTable
 
 _CREATED = "kinesis_assets.created"
@@ -68,9 +68,9 @@ class IcebergDerivedVersion(IcebergVersion, WritableVersion):
             ) from None
 
     @property
-    def partition_columns(self) -> list[str]:
-        """The names of the partition columns, of which it has none."""
-        return []
+    def partition_by(self) -> list[str]:
+        """Its partitions, see `WritableVersion`."""
+        return entries_of(self.iceberg.spec(), self.iceberg.schema())
 
     def refuse_unreadable(self) -> None:
         """Check that every row of a file is a row of the table, see `ReadableVersion`.
@@ -147,7 +147,7 @@ class IcebergDerivedVersion(IcebergVersion, WritableVersion):
         self._commit(
             {},
             pointers,
-            [_described(location, file, stored) for file in added],
+            [_described(location, file, stored, self.iceberg.spec()) for file in added],
             self._files_at({file.path for file in removed}),
             is_compaction=not pointers,
             columns=schema,
@@ -159,7 +159,7 @@ def _names(schema: Schema) -> dict[int, str]:
     return {schema.find_field(name).field_id: name for name in schema.column_names}
 
 
-def _described(location: str, file: AddedFile, schema: Schema) -> IcebergFile:
+def _described(location: str, file: AddedFile, schema: Schema, spec: PartitionSpec) -> IcebergFile:
     """Return the description of a file that a task has written, as manifests contain it."""
     statistics = json.loads(file.statistics)
 
@@ -177,7 +177,7 @@ def _described(location: str, file: AddedFile, schema: Schema) -> IcebergFile:
         content=DataFileContent.DATA,
         file_path=f"{location.rstrip('/')}/{file.path}",
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=record_of(file.partition, spec, schema),
         record_count=file.rows,
         file_size_in_bytes=file.size,
         value_counts=dict.fromkeys(nulls, file.rows),
@@ -185,7 +185,7 @@ def _described(location: str, file: AddedFile, schema: Schema) -> IcebergFile:
         lower_bounds=bounds("minValues"),
         upper_bounds=bounds("maxValues"),
     )
-    described.spec_id = UNPARTITIONED_PARTITION_SPEC.spec_id
+    described.spec_id = spec.spec_id
     return described
 
 
@@ -206,22 +206,12 @@ class DerivedInCatalog(TableInCatalog):
         super().__init__(table, catalog, commits)
         self._batch_column = batch_column
 
-    def load(self) -> Table:
-        """Open the newest version of the table.
-
-        Raises as `TableInCatalog.load`, and `TableUnsuitable` if the table has partitions.
-        """
-        found = super().load()
-        if found.spec().fields:
-            raise TableUnsuitable(
-                self._table.uri,
-                "has partitions, which derived Iceberg tables do not have; nothing was changed. Use another "
-                "table",
-            )
-        return found
-
     def create(
-        self, opened: Callable[[], Any], columns: Mapping[str, Any], properties: Mapping[str, str]
+        self,
+        opened: Callable[[], Any],
+        columns: Mapping[str, Any],
+        partitions: Iterable[PartitionField],
+        properties: Mapping[str, str],
     ) -> Any:
         """Open the table, or create an empty one, see `open_or_create`.
 
@@ -234,4 +224,5 @@ class DerivedInCatalog(TableInCatalog):
             f"write.metadata.metrics.column.{self._batch_column}": "full",
             _CREATED: str(self._table.clock.time()),
         }
-        return self.open_or_create(opened, evolved(None, columns), UNPARTITIONED_PARTITION_SPEC, named)
+        schema = evolved(None, columns)
+        return self.open_or_create(opened, schema, specification(partitions, schema), named)

@@ -27,7 +27,8 @@ from pyiceberg.types import PrimitiveType, TimestamptzType
 from kinesis_assets.errors import TableUnsuitable
 from kinesis_assets.table.data_file import FIELD_IDS, STATISTICS, TableFile
 from kinesis_assets.table.iceberg.catalog import relative
-from kinesis_assets.table.iceberg.columns import PARTITIONING, TYPES, date_of, days_of
+from kinesis_assets.table.iceberg.columns import PARTITIONING, TYPES, days_of
+from kinesis_assets.table.iceberg.partitions import partition_of
 from kinesis_assets.table.store.storage import ICEBERG_METADATA
 
 if TYPE_CHECKING:
@@ -99,15 +100,12 @@ def table_file(uri: str, table: Table, file: IcebergFile, columns: Sequence[str]
             "its folder, partitioned as the table is; nothing was changed. Write it again as such",
         )
     lower, upper, nulls = file.lower_bounds or {}, file.upper_bounds or {}, file.null_value_counts or {}
-    partition = {
-        field.name: date_of(file.partition[number]) for number, field in enumerate(table.spec().fields)
-    }
     found = {field.name: field for field in table.schema().fields if field.name in columns}
     return TableFile(
         path=path,
         size=file.file_size_in_bytes,
         rows=file.record_count,
-        partition=partition,
+        partition=partition_of(file.partition, table.spec(), table.schema()),
         smallest={name: _bound(found.get(name), lower) for name in columns},
         greatest={name: _bound(found.get(name), upper) for name in columns},
         nulls={name: nulls.get(found[name].field_id) if name in found else None for name in columns},

@@ -21,8 +21,8 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import (
     Operation,
     Snapshot,
-    SnapshotSummaryCollector,
     Summary,
+    UpdateMetrics,
     ancestors_of,
     update_snapshot_summaries,
 )
@@ -352,15 +352,15 @@ class IcebergVersion(ReadableVersion):
         *,
         is_compaction: bool,
     ) -> Summary:
-        collector = SnapshotSummaryCollector()
+        metrics = UpdateMetrics()  # its collector cannot name a partition after the year 9999
         for file in added:
-            collector.add_file(file, self.iceberg.schema(), self.iceberg.spec())
+            metrics.add_file(file)
         for file in removed:
-            collector.remove_file(file, self.iceberg.schema(), self.iceberg.spec())
+            metrics.remove_file(file)
         operation = Operation.APPEND if not removed else Operation.OVERWRITE if added else Operation.DELETE
         before = None if self._current is None else self._current.summary
         summary = update_snapshot_summaries(
-            Summary(operation=operation, **collector.build(), **pointers),
+            Summary(operation=operation, **metrics.to_dict(), **pointers),
             None if before is None else before.additional_properties,
         )
         return Summary(Operation.REPLACE, **summary.additional_properties) if is_compaction else summary

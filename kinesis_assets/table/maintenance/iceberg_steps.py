@@ -97,6 +97,7 @@ def _opened(table: StoredTable) -> IcebergVersion:
 
 _VACUUMED = re.compile(
     r"(?:(?:arrival_date=[^/]*|data)/.*|part-[^/]*|rewritten-[^/]*)\.parquet"
+    r"|(?:[^/=]+=[^/]*/)+part-\d+-[0-9a-f]{32}\.\w+\.parquet"
     r"|metadata/[^/]*\.(?:avro|metadata\.json(?:\.gz)?|parquet|puffin|stats)"
 )
 """The files of Iceberg's writers, and of this package. Others in the folder may be those of another table, or

@@ -12,6 +12,7 @@ import pytest
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, RecordCounts, WritingJob, counts_of
 from kinesis_assets.derive.writing_task import writing_task
+from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.store.storage import TableFolder
 
 BATCH = 7
@@ -27,7 +28,7 @@ def write(folder, values, partition_by=()):
     """Write a column of values, and return the files."""
     columns = {"value": values, BATCH_COLUMN: pa.array([BATCH] * len(values), pa.int64())}
     schema = pa.schema({name: column.type for name, column in columns.items()})
-    job = WritingJob(TableFolder.at(str(folder)), schema, partition_by, BATCH)
+    job = WritingJob(TableFolder.at(str(folder)), schema, partition_fields(partition_by), BATCH)
     (found,) = writing_task(job)(iter([pa.record_batch(columns)]))
     return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest).files
 

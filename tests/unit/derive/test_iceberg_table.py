@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType, UUIDType
 
 from kinesis_assets.derive.commit import commit
@@ -22,7 +21,6 @@ from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import (
     CursorConflict,
-    InvalidInput,
     SchemaChangeRefused,
     TableRewritten,
     TableUnsuitable,
@@ -245,20 +243,6 @@ def test_a_column_of_another_program_with_another_type_is_refused(derived):
     foreign.add_column(iceberg_of(derived.table), "uuid", UUIDType())
     with pytest.raises(TableUnsuitable, match="the column uuid has the type uuid"):
         derived.append(*ROWS)
-
-
-def test_a_table_that_another_program_partitioned_is_refused(derived):
-    with iceberg_of(derived.table).update_spec() as update:
-        update.add_field("part", IdentityTransform())
-    with pytest.raises(TableUnsuitable, match="partitions"):
-        derived.append(*ROWS)
-
-
-def test_a_table_cannot_be_created_with_partitions(tmp_path):
-    path = str(tmp_path / "orders")
-    table = DerivedTable(path, format=derived_iceberg(path))
-    with pytest.raises(InvalidInput, match="partition_by"):
-        table.open_or_create("source", columns_of(day="date"), ["day"])
 
 
 def test_a_table_that_was_not_created_as_a_derived_one_is_refused(tmp_path):

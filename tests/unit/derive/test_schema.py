@@ -106,6 +106,20 @@ def test_types_that_partition_columns_cannot_have_are_refused(kind):
         schema_of(("at", kind), partition_by=["at"])
 
 
+def test_a_transform_of_a_column_of_another_type_is_refused():
+    with pytest.raises(
+        InvalidInput, match=r"at has the type string; for day\(at\) use a date or a timestamp"
+    ):
+        schema_of(("at", t.StringType()), partition_by=["day(at)"])
+    with pytest.raises(InvalidInput, match="does not return at,"):
+        schema_of(("day", t.DateType()), partition_by=["day(at)"])
+
+
+def test_a_column_with_the_name_of_a_partition_is_refused():
+    with pytest.raises(InvalidInput, match=r"the column AT_day has the name of the partition day\(at\)"):
+        schema_of(("at", t.DateType()), ("AT_day", t.StringType()), partition_by=["day(at)"])
+
+
 def test_a_column_that_another_run_has_just_added_is_not_added_again(tmp_path):
     table = DerivedTable(str(tmp_path / "orders"))
     table.open_or_create("source", schema_of(("id", t.LongType())), ())

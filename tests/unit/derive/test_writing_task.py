@@ -14,6 +14,7 @@ from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.data_file_writer import FileLayout
+from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.store.storage import TableFolder
 
 BEFORE, NOW = 1, 2
@@ -48,7 +49,9 @@ class Folder:
             INPUT,
         )
         folder = TableFolder.at(str(self.folder))
-        job = WritingJob(folder, SCHEMA, self.partition_by, NOW, self.layout, removed=self.files)
+        job = WritingJob(
+            folder, SCHEMA, partition_fields(self.partition_by), NOW, self.layout, removed=self.files
+        )
         (found,) = writing_task(job)(iter([batch.slice(0, 1), batch.slice(1)]))
         return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest)
 

@@ -450,6 +450,7 @@ MISTAKES = {
         {"select": ["CAST(op AS DECIMAL(4, 2)) AS o"], "partition_by": ["o"]},
         r"partition_by: o has the type DECIMAL\(4, 2\)",
     ),
+    "a transform of a Delta table": ({"partition_by": ["day(at)"]}, r"partition_by: day\(at\): a transform"),
     "the partition _batch_id": ({"partition_by": ["_batch_id"]}, "partition_by: no column .*'_batch_id'"),
     "an empty upstream": ({"format": None, "schema": None, "upstream": ""}, "upstream: invalid asset key ''"),
     "itself as upstream": (

@@ -134,7 +134,13 @@ def test_a_derived_table_is_named_like_its_asset_by_default(kind, given):
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"partition_by": ["day"]}, "partition_by: only of a Delta table"),
+        ({"partition_by": ["days(at)"]}, "partition_by: invalid transform 'days"),
+        ({"partition_by": ["day(at)", "bucket(4, AT)"]}, "partition_by: at is given twice"),
+        ({"partition_by": ["day(_batch_id)"]}, "partition_by: no column can be called '_batch_id'"),
+        (
+            {"partition_by": ["day", "day(at)"], "table_format": "delta", "catalog": {}},
+            r"partition_by: day\(at\): a transform, which only an Iceberg table has",
+        ),
         ({"catalog": {}}, "table_format: iceberg needs the setting catalog"),
         ({"catalog": {"database": "lake"}}, "catalog: type: give"),
         ({"table_format": "delta"}, "catalog: type: only with table_format: iceberg"),
@@ -144,6 +150,11 @@ def test_a_derived_table_is_named_like_its_asset_by_default(kind, given):
 def test_what_a_derived_table_cannot_have_is_refused_when_definitions_are_loaded(given, error):
     with pytest.raises(InvalidInput, match=error):
         derived_settings(**given)
+
+
+def test_entries_of_partition_by_are_written_in_one_way():
+    found = derived_settings(partition_by=["bucket(16,id)", "day( at )", "name"])
+    assert found.partition_by == ["bucket(16, id)", "day(at)", "name"]
 
 
 def test_a_router_is_no_iceberg_table_but_its_routes_may_be():
