@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import shlex
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,24 @@ from deltalake import DeltaTable
 
 from kinesis_assets import build_kinesis_stream
 from kinesis_assets.cli.command_line import commands
-from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
+from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten, TableUnsuitable
+from kinesis_assets.table.maintenance.run import maintain
+from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.policy import VACUUM_RETENTION
 from kinesis_assets.table.table import PositionedTable
+from support.attempts import (
+    Attempt,
+    assert_rows_are_what_positions_say,
+    current_positions,
+    current_summary,
+    freeze_all,
+    rows_by_shard,
+    shards,
+)
+from support.formats import iceberg_of, table_of
+from support.iceberg.foreign import restore_catalog
+from support.timing import WRITING
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recovery.md").read_text()
 RUN = "kinesis-assets run --stream clicks --table ./clicks"
@@ -86,3 +103,44 @@ def test_the_documented_sql_returns_the_checksums_of_the_commits(clicks, tmp_pat
 def test_the_systemd_timeout_exceeds_the_stop_timeout():
     (seconds,) = re.findall(r"^KillMode=mixed\nTimeoutStopSec=(\d+)$", PAGE, re.MULTILINE)
     assert int(seconds) > inspect.signature(build_kinesis_stream).parameters["stop_timeout"].default
+
+
+def test_the_python_recovers_from_a_restored_catalog(tmp_path):
+    table = table_of("iceberg", str(tmp_path / "clicks"), WRITING)
+    freeze_all(table, shards("a"))
+
+    def commit_more():
+        Attempt(table, current_positions(table), {"a": 1}).commit()
+
+    def vacuum():
+        for path in Path(table.uri).rglob("*.*"):
+            time = path.stat().st_mtime - 2 * VACUUM_RETENTION.total_seconds()
+            os.utime(path, (time, time))
+        return [step for step in maintain(table, current_summary()) if step.step == "vacuum"]
+
+    for _ in range(3):
+        commit_more()
+    newest, rows = iceberg_of(table), rows_by_shard(table)
+    restore_catalog(newest, 2)
+    for _ in range(2):
+        commit_more()
+    with pytest.raises(TableUnsuitable, match="commits that its catalog does not know"):
+        vacuum()
+    names = {
+        "lake.clicks_raw": ".".join(newest.name()),
+        "s3://my-lake/raw/clicks/metadata/04711-....metadata.json": newest.metadata_location,
+        "2026-01-31T12:00:00Z": datetime.now(UTC).isoformat(),
+    }
+
+    def run(code):
+        code = re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], code)
+        exec(code, {"catalog": newest.catalog})  # noqa: S102
+
+    register, give_up = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    run(register)
+    assert rows_by_shard(table) == rows
+    with pytest.raises(TableUnsuitable, match="to the present time"):
+        vacuum()
+    run(give_up)
+    assert [step.state for step in vacuum()] == [State.DONE]
+    assert_rows_are_what_positions_say(table)

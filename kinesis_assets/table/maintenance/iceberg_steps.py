@@ -6,11 +6,13 @@ Commits expire snapshots, but delete no files: readers may still use them.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitFailed, TableUnsuitable
 from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.data_file import FIELD_IDS, ActiveFile, verify
+from kinesis_assets.table.iceberg.lost_commits import unknown_commit
 from kinesis_assets.table.iceberg.manifests import table_file
 from kinesis_assets.table.iceberg.rows import merge
 from kinesis_assets.table.iceberg.version import IcebergVersion
@@ -114,20 +116,30 @@ def vacuum(table: StoredTable, clock: AgreedClock, *, dry_run: bool) -> Iterator
 
     Raises:
         ClocksDisagree: The clocks differ.
+        TableUnsuitable: The catalog does not know some commits, see `lost_commits`; nothing was deleted.
     """
     since = clock.now() - VACUUM_RETENTION
     # The folder is listed before the table is opened, which therefore names what is committed in between.
-    found = [
+    listed = files_below(table.files)
+    opened = _opened(table)
+    unknown = unknown_commit(opened, listed)
+    named = opened.named_paths()
+    old = [
         info
-        for info in files_below(table.files)
-        if _VACUUMED.fullmatch(info.path) and info.mtime is not None and info.mtime < since
+        for info in listed
+        if _VACUUMED.fullmatch(info.path)
+        and info.mtime is not None
+        and info.mtime < since
+        and info.path not in named
     ]
-    named = _opened(table).named_paths()
-    old = [info for info in found if info.path not in named]
     if not old:
         return
     size = sum(info.size for info in old)
     step = Step("vacuum", "data files and metadata", State.PLANNED, 0, len(old), size)
+    if unknown is not None:
+        reason = f"{unknown} may be of a commit that the catalog has lost; the next commit decides"
+        yield replace(step, state=State.LEFT, reason=reason)
+        return
 
     def delete() -> None:
         _refuse_earlier_attempts(table)

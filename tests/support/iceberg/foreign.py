@@ -32,6 +32,13 @@ def roll_back(table: Table, snapshot_id: int) -> None:
     table.refresh().manage_snapshots().rollback_to_snapshot(snapshot_id).commit()
 
 
+def restore_catalog(table: Table, commits: int) -> None:
+    """Let the catalog name the version before the last commits, as one that was restored does."""
+    older = table.metadata.metadata_log[-commits].metadata_file
+    table.catalog.drop_table(table.name())
+    table.catalog.register_table(table.name(), older)
+
+
 def add_column(table: Table, name: str, kind: IcebergType) -> None:
     """Add a column with pyiceberg."""
     with table.refresh().update_schema() as update:

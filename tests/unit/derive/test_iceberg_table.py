@@ -191,6 +191,14 @@ def test_a_rollback_is_refused_after_another_program_has_expired_its_traces(deri
         derived.append(ROWS[2])
 
 
+def test_a_vacuum_is_refused_if_the_catalog_was_restored(derived):
+    for row in ROWS:
+        derived.append(row)
+    foreign.restore_catalog(iceberg_of(derived.table), 2)
+    with pytest.raises(TableUnsuitable, match="commits that its catalog does not know"):
+        steps_of(derived)
+
+
 def test_an_upsert_that_replaces_all_files_is_no_overwrite_of_another_program(derived):
     derived.append(*ROWS)
     derived.upsert((1, 11, "a"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +34,7 @@ from support.attempts import (
     shards,
 )
 from support.formats import delete, iceberg_of, reopened, restore, table_of
+from support.iceberg.foreign import restore_catalog
 from support.timing import WRITING
 
 DAY = "2026-02-02"
@@ -156,6 +159,51 @@ def test_vacuum_keeps_the_files_of_a_commit_that_comes_right_before_it(table, mo
     monkeypatch.setattr(IcebergSnapshot, "add_nothing", after_another)
     assert steps(table)["vacuum"].state is State.DONE
     assert_rows_are_what_positions_say(table)
+
+
+def commit_more(table, commits):
+    for _ in range(commits):
+        Attempt(table, current_positions(table), {"a": 1}).commit()
+
+
+@pytest.mark.parametrize("later", [0, 1, 2, 5])
+def test_vacuum_is_refused_if_the_catalog_was_restored_whatever_is_committed_later(table, later):
+    restore_catalog(iceberg_of(table), 2)
+    make_old(table)
+    commit_more(table, later)
+    before = files(table)
+    with pytest.raises(TableUnsuitable, match="commits that its catalog does not know"):
+        steps(table)
+    assert files(table) == before
+
+
+def test_vacuum_is_left_while_it_is_unknown_whether_the_catalog_has_lost_the_last_commit(table):
+    restore_catalog(iceberg_of(table), 1)
+    make_old(table)
+    before = files(table)
+    step = steps(table, limits=replace(DEFAULT_LIMITS, small_files=100))["vacuum"]
+    assert step.state is State.LEFT
+    assert "the next commit decides" in step.reason
+    assert before <= files(table)
+    commit_more(table, 1)
+    assert steps(table)["vacuum"].state is State.DONE
+    assert_rows_are_what_positions_say(table)
+
+
+def test_files_of_attempts_that_were_overtaken_do_not_stop_a_vacuum(table):
+    """A SQL catalog leaves such a file if another commit comes between its check and its write."""
+    make_old(table)
+    for path in Path(table.uri).glob("metadata/*.metadata.json"):
+        shutil.copyfile(path, path.with_name(f"{path.name[:5]}-{uuid4()}.metadata.json"))
+    assert steps(table)["vacuum"].state is State.DONE
+
+
+def test_files_of_an_older_table_in_the_folder_do_not_stop_a_vacuum(table):
+    path = next(Path(table.uri).glob("metadata/00005-*.metadata.json"))
+    older = path.read_text().replace(table.snapshot().id, str(uuid4()))
+    path.with_name("00099-older.metadata.json").write_text(older)
+    make_old(table)
+    assert steps(table)["vacuum"].state is State.DONE
 
 
 def test_the_small_files_of_a_day_are_merged_in_one_snapshot(table):
