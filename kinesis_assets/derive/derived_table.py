@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kinesis_assets.derive.column_types import needs_files
 from kinesis_assets.derive.commit_entry import (
+    ENTRIES_FOLDER,
     REBUILD_COMMAND,
     DeletionFile,
     DerivedCommit,
@@ -36,7 +37,7 @@ from kinesis_assets.errors import (
     TableUnsuitable,
 )
 from kinesis_assets.table.column_schemas import arrow_schema
-from kinesis_assets.table.delta.opening import open_delta, open_or_create
+from kinesis_assets.table.delta.opening import open_delta, open_or_create_delta
 from kinesis_assets.table.delta.rewrites import RewriteLog
 from kinesis_assets.table.delta.version import TableVersion, commit_properties
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
@@ -407,12 +408,11 @@ class DeltaDerived(DerivedFormat):
         """Open the table; create it if it does not exist, see `DerivedFormat`."""
         table = self._table
         stored = [field for field in arrow_schema(schema) if field.name not in partition_by]
-        return open_or_create(
+        return open_or_create_delta(
+            table,
             table.snapshot,
-            table.uri,
-            table.folder,
             schema,
-            table.clock,
+            commits=ENTRIES_FOLDER,
             partition_by=partition_by,
             configuration=HISTORY_PROPERTIES
             | {**properties, STATISTICS_PROPERTY: ",".join(listed_columns(stored))},

@@ -8,7 +8,7 @@ request, which includes the session token.
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -16,20 +16,22 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kinesis_assets.errors import (
     RoleNotAssumed,
+    TableError,
     TableMissing,
+    TableNotWritable,
     TableUnreachable,
     TableUnsuitable,
     reason_of,
 )
-from kinesis_assets.retry import Backoff
+from kinesis_assets.table.creation import open_or_create
 from kinesis_assets.table.store.storage import has_metadata_of
 from kinesis_assets.table.store.suitability import check_conditional_puts, not_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.table.store.storage import TableFolder
+    from kinesis_assets.table.stored_table import StoredTable
 
 _Opened = TypeVar("_Opened")
 
@@ -41,12 +43,6 @@ _IS_ICEBERG = (
     "needs format: iceberg and its catalog, or another folder. read_table and new_rows do not read it: use "
     "pyiceberg or Spark, or a table that is derived from it"
 )
-
-_CREATIONS = 5
-"""How often to try to create a table that cannot be opened."""
-
-_BACKOFF = Backoff(0.1, 1.0)
-"""The waits between the tries."""
 
 
 def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") -> DeltaTable:
@@ -89,13 +85,12 @@ def delta_errors(uri: str, done: str, *, writes: bool = False) -> Iterator[None]
         raise (not_writable(uri, error) if writes else None) or _unreachable(uri, done, error) from None
 
 
-def open_or_create(
+def open_or_create_delta(
+    table: StoredTable,
     opened: Callable[[], _Opened],
-    uri: str,
-    folder: TableFolder,
     schema: Mapping[str, Any],
-    clock: Clock,
     *,
+    commits: str,
     partition_by: Sequence[str],
     configuration: Mapping[str, str],
     description: str | None = None,
@@ -104,9 +99,8 @@ def open_or_create(
 
     Args:
         opened: Opens the table, and raises `TableMissing` if it does not exist.
-        uri: The table's path or URI, for errors.
         schema: The schema of a new table, as in Delta's metadata.
-        clock: The clock by which to wait for a table that another process creates.
+        commits: See `creation.open_or_create`.
         partition_by: The partition columns of a new table.
         configuration: The properties of a new table, also those that Delta does not know.
 
@@ -114,12 +108,12 @@ def open_or_create(
         StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
         TableNotWritable: The table cannot be created because writing is refused.
         TableUnreachable: The table can be neither opened nor created.
+        TableUnsuitable: The log of a table in the folder was deleted. Nothing was created.
     """
-    with suppress(TableMissing):
-        return opened()
-    check_conditional_puts(uri, folder)  # if the store cannot be reached, the creation reports it
+    uri, folder = table.uri, table.folder
 
-    def refusal() -> Exception | None:
+    def create() -> TableError | None:
+        check_conditional_puts(uri, folder)  # if the store cannot be reached, the creation reports it
         try:
             DeltaTable.create(
                 folder.uri,
@@ -134,22 +128,29 @@ def open_or_create(
                 storage_options=folder.storage_options(),
             )
         except _ERRORS as error:
-            return error
+            refused = not_writable(uri, error) or _unreachable(uri, "created", error)
+            # A store may refuse a second creation before the first can be read, by an error of Delta only.
+            if isinstance(refused, TableNotWritable) or isinstance(error, OSError | RoleNotAssumed):
+                _raise_unless_created(opened, refused)
+            return refused
         return None
 
-    failures = 0
-    while True:
-        refused = refusal()  # perhaps because another process has created the table
-        try:
-            return opened()
-        except TableMissing as missing:
-            if final := refused and not_writable(uri, refused):
-                raise final from None
-            failures += 1
-            # A store may refuse a second creation before the first can be read, by an error of Delta only.
-            if failures == _CREATIONS or isinstance(refused, OSError | RoleNotAssumed):
-                raise _unreachable(uri, "created", refused or missing) from None
-        clock.sleep(_BACKOFF.wait(failures))
+    return open_or_create(
+        table,
+        opened,
+        create,
+        commits=commits,
+        lost="the Delta log is missing",
+        way_out="Restore the folder _delta_log, from a backup or from versions of the bucket's objects",
+    )
+
+
+def _raise_unless_created(opened: Callable[[], object], refused: TableError) -> None:
+    """Raise why a creation was refused, unless another process has created the table."""
+    try:
+        opened()
+    except TableMissing:
+        raise refused from None
 
 
 def _unreachable(uri: str, done: str, error: Exception) -> TableUnreachable:

@@ -20,13 +20,14 @@ from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.delta.log import applications, later_version_of, named_files, newest_version_of
-from kinesis_assets.table.delta.opening import open_delta, open_or_create
+from kinesis_assets.table.delta.opening import open_delta, open_or_create_delta
 from kinesis_assets.table.delta.rewrites import RewriteLog, rewrites_of
 from kinesis_assets.table.delta.version import KEEP_ENTRIES, TableVersion, commit_properties
 from kinesis_assets.table.delta.writer import writer_properties
 from kinesis_assets.table.format import DESCRIPTION, TableFormat
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.policy import HISTORY_RETENTION, TABLE_PROPERTIES
+from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
 from kinesis_assets.table.row_conditions import condition, sql_text
 from kinesis_assets.table.snapshot import NewestRow, TableSnapshot
 
@@ -280,13 +281,11 @@ class DeltaFormat(TableFormat):
 
     def create(self, opened: Callable[[], TableSnapshot], owner: StreamIdentity | None) -> TableSnapshot:
         """Open the table, or create an empty one, see `TableFormat`."""
-        table = self._table
-        return open_or_create(
+        return open_or_create_delta(
+            self._table,
             opened,
-            table.uri,
-            table.folder,
             schema_of(TABLE_SCHEMA),
-            table.clock,
+            commits=POSITIONS_FOLDER,
             partition_by=PARTITION_COLUMNS,
             configuration=TABLE_PROPERTIES | ({} if owner is None else {OWNER: owner.arn}),
             description=DESCRIPTION,

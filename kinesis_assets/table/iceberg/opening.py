@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyiceberg.exceptions import (
@@ -13,7 +14,7 @@ from pyiceberg.exceptions import (
 )
 
 from kinesis_assets.errors import TableMissing, TableUnsuitable
-from kinesis_assets.retry import Backoff
+from kinesis_assets.table.creation import open_or_create
 from kinesis_assets.table.iceberg.catalog import (
     create_namespace,
     iceberg_errors,
@@ -21,7 +22,7 @@ from kinesis_assets.table.iceberg.catalog import (
     relative,
 )
 from kinesis_assets.table.iceberg.manifests import FORMAT_VERSION
-from kinesis_assets.table.store.storage import files_in, has_metadata_of
+from kinesis_assets.table.store.storage import has_metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,12 +36,6 @@ if TYPE_CHECKING:
     from kinesis_assets.table.stored_table import StoredTable
 
 _Opened = TypeVar("_Opened")
-
-_CREATIONS = 5
-"""How often to try to create a table that cannot be opened."""
-
-_BACKOFF = Backoff(0.1, 1.0)
-"""The waits between the tries."""
 
 
 class TableInCatalog:
@@ -120,37 +115,14 @@ class TableInCatalog:
             TableUnreachable: The table can be neither opened nor created.
             TableUnsuitable: The folder is that of a table which the catalog does not have.
         """
-        failures = 0
-        while True:
-            try:
-                return opened()
-            except TableMissing:
-                if failures == _CREATIONS:
-                    if self._has_commits():
-                        raise self._lost() from None
-                    raise
-            if failures:
-                self._table.clock.sleep(_BACKOFF.wait(failures))
-            failures += 1
-            if not self._has_commits():  # or another process has just created the table
-                self._create(schema, partitioning, properties)
-
-    def _has_commits(self) -> bool:
-        with iceberg_errors(self._table.uri, "opened"):
-            return bool(files_in(self._table.files, self._commits))
-
-    def _lost(self) -> TableUnsuitable:
-        """Return the error for a folder whose table the catalog does not have, or no longer.
-
-        A new table in it would be filled from the start, and maintenance would delete the files of the old
-        one.
-        """
-        return TableUnsuitable(
-            self._table.uri,
-            f"the catalog has no table {'.'.join(self.catalog.identifier)}, but the folder has the "
-            "positions and perhaps the rows of one, which was renamed or dropped, or is in another catalog; "
-            "nothing was changed. Correct the setting catalog, or register the newest file "
-            "metadata/*.metadata.json there. To start again without these rows, use another folder",
+        return open_or_create(
+            self._table,
+            opened,
+            partial(self._create, schema, partitioning, properties),
+            commits=self._commits,
+            lost=f"the catalog has no table {'.'.join(self.catalog.identifier)}",
+            way_out="If it was renamed or dropped, or is in another catalog, correct the setting catalog, or "
+            "register the newest file metadata/*.metadata.json there",
         )
 
     def _create(self, schema: Schema, partitioning: PartitionSpec, properties: Mapping[str, str]) -> None:

@@ -1,7 +1,8 @@
-"""A derived table without rows gets other columns."""
+"""A derived table without rows gets other columns; a lost one is not created again."""
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -16,9 +17,10 @@ from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.rebuild import prepare_columns, restarted
 from kinesis_assets.derive.remembered_deletions import deletion_files
 from kinesis_assets.derive.write import writing_job
-from kinesis_assets.errors import UpsertOvertaken
+from kinesis_assets.errors import TableUnsuitable, UpsertOvertaken
 from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id
+from support.plain_derived import PlainDerived
 
 SOURCE = "11111111-2222-3333-4444-555555555555"
 
@@ -76,3 +78,10 @@ def test_a_table_that_only_remembers_deletions_forgets_them_before_it_gets_other
     assert present.schema == schema("string")
     restarted(Source(), present, schema("long"), definition, "a test")
     assert table.snapshot().schema == schema("long")
+
+
+def test_no_table_is_created_in_the_folder_of_one_whose_log_was_deleted(tmp_path):
+    PlainDerived(tmp_path / "orders").append((1, 10, "a"))
+    shutil.rmtree(tmp_path / "orders" / "_delta_log")
+    with pytest.raises(TableUnsuitable, match="Restore the folder _delta_log"):
+        PlainDerived(tmp_path / "orders")

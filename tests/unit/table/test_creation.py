@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable
+from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.table import PositionedTable
+from support.attempts import STREAM, freeze_all, shards
 from support.virtual_time import VirtualTime
 
 
@@ -59,3 +61,20 @@ def test_a_store_that_does_not_answer_is_not_tried_again(late, monkeypatch, erro
     with pytest.raises(TableUnreachable):
         late.create_if_missing()
     assert late.clock.waits == []
+
+
+def test_no_table_is_created_in_the_folder_of_one_whose_log_was_deleted(late):
+    frozen = freeze_all(late, shards("a"))
+    log = Path(late.uri, "_delta_log").rename(Path(late.uri, "_lost"))
+    with pytest.raises(TableUnsuitable, match="Restore the folder _delta_log"):
+        late.create_if_missing()
+    assert not Path(late.uri, "_delta_log").exists()
+    log.rename(Path(late.uri, "_delta_log"))
+    assert late.create_if_missing().positions(STREAM) == frozen
+
+
+def test_a_table_with_commits_that_is_seen_late_is_opened(late):
+    frozen = freeze_all(late, shards("a"))
+    late.hidden = 3
+    assert late.create_if_missing().positions(STREAM) == frozen
+    assert late.clock.waits == [0.1, 0.2]

@@ -9,6 +9,7 @@ import pytest
 from kinesis_assets.errors import CommitUnknown, DataLost, InvalidInput, ReadFailed
 from kinesis_assets.operations.catch_up import gaps_to_fill, jump
 from kinesis_assets.table.snapshot import TableSnapshot
+from kinesis_assets.table.table import PositionedTable
 from support.catch_ups import catch_up, expire_partly, fill_gaps, open_gaps
 from support.replays import fill_then
 from support.shard_ids import A, B, C
@@ -199,8 +200,10 @@ def test_a_gap_that_has_expired_is_reported_once(behind):
 
 def replace_table(bench):
     """Have another process replace the table by an empty one."""
+    empty = PositionedTable(f"{bench.table.uri}-empty")
+    empty.create_if_missing()
     shutil.rmtree(f"{bench.table.uri}/_delta_log")
-    bench.table.create_if_missing()
+    shutil.copytree(f"{empty.uri}/_delta_log", f"{bench.table.uri}/_delta_log")
 
 
 def test_a_lost_part_is_not_recorded_in_a_table_that_was_replaced(behind, monkeypatch):
