@@ -99,18 +99,39 @@ def entry_of(snapshot: Snapshot) -> LogEntry:
     )
 
 
-def replaced_all(snapshot: Snapshot) -> bool:
-    """Return whether a commit of another program overwrote the table, and left none of its files."""
+def replaced_all(snapshot: Snapshot, before: Snapshot | None) -> bool:
+    """Return whether a commit of another program overwrote the table, and left none of its files.
+
+    An overwrite of pyiceberg makes two snapshots: one that deletes all files, and one that appends others.
+
+    Args:
+        before: The snapshot on which it is based; None if there is none, or if it is expired.
+    """
     summary = _summary_of(snapshot)
-    if snapshot.summary is None or snapshot.summary.operation is not Operation.OVERWRITE:
+    if snapshot.summary is None or any(map(is_application, summary)):
         return False
-    if any(map(is_application, summary)) or not _count(summary, DELETED_DATA_FILES):
+    if snapshot.summary.operation is Operation.APPEND:
+        return before is not None and _deleted_all(before)
+    if snapshot.summary.operation is not Operation.OVERWRITE or not _count(summary, DELETED_DATA_FILES):
         return False
     if summary.get("replace-partitions") == "true":
         return True
     # A deletion, which is no overwrite, writes the other rows of its files again.
     is_deletion = _count(summary, ADDED_RECORDS) < _count(summary, DELETED_RECORDS)
     return not is_deletion and _count(summary, TOTAL_DATA_FILES) == _count(summary, ADDED_DATA_FILES)
+
+
+def _deleted_all(snapshot: Snapshot) -> bool:
+    """Return whether a commit of another program deleted files and left none."""
+    summary = _summary_of(snapshot)
+    is_foreign = not any(map(is_application, summary))
+    is_deletion = snapshot.summary is not None and snapshot.summary.operation is Operation.DELETE
+    return (
+        is_foreign
+        and is_deletion
+        and bool(_count(summary, DELETED_DATA_FILES))
+        and summary.get(TOTAL_DATA_FILES) == "0"
+    )
 
 
 def _count(summary: Mapping[str, str], name: str) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import timedelta
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import BadRequestError, CommitFailedException
@@ -170,8 +171,8 @@ class IcebergVersion(ReadableVersion):
         """Return the commits of other programs after a version that replaced all files, newest first."""
         return [
             Rewrite(number_of(snapshot), Operation.OVERWRITE.value, time_of(snapshot))
-            for snapshot in self._ancestors
-            if number_of(snapshot) > base and replaced_all(snapshot)
+            for snapshot, before in zip_longest(self._ancestors, self._ancestors[1:])
+            if number_of(snapshot) > base and replaced_all(snapshot, before)
         ]
 
     def _cut(self, base: int) -> int | None:

@@ -199,6 +199,16 @@ def test_a_vacuum_is_refused_if_the_catalog_was_restored(derived):
         steps_of(derived)
 
 
+def test_an_overwrite_by_pyiceberg_is_refused_until_the_table_is_rebuilt(derived):
+    derived.append(*ROWS)
+    iceberg = iceberg_of(derived.table)
+    iceberg.overwrite(iceberg.scan().to_arrow())
+    with pytest.raises(TableRewritten, match="overwrite"):
+        derived.append((4, 40, "d"))
+    derived.rebuild()
+    derived.append((4, 40, "d"))
+
+
 def test_an_upsert_that_replaces_all_files_is_no_overwrite_of_another_program(derived):
     derived.append(*ROWS)
     derived.upsert((1, 11, "a"))

@@ -21,7 +21,7 @@ from kinesis_assets.table.iceberg.manifests import entries_of
 from kinesis_assets.table.iceberg.rows import merge
 from kinesis_assets.table.positions.positions import next_positions
 from kinesis_assets.table.row_predicates import RowsAfter, at
-from support.amendments import commit_amendment
+from support.amendments import commit_amendment, new_amendment
 from support.attempts import (
     STREAM,
     Attempt,
@@ -229,6 +229,32 @@ def test_a_deletion_by_another_program_is_no_rewrite(table):
     delete(table, "sequence_number = '1'")
     commit_more(table, a=1)
     assert rows_by_shard(table) == {"a": [2, 3]}
+
+
+@pytest.mark.parametrize("rows", [[row("c", 7)], []])
+def test_an_overwrite_by_pyiceberg_is_refused(table, rows):
+    commit_more(table, a=2, b=1)
+    iceberg = iceberg_of(table)
+    iceberg.overwrite(pa.Table.from_pylist(rows, iceberg.schema().as_arrow()))
+    with pytest.raises(TableRewritten, match=r"version 4 \(overwrite"):
+        commit_more(table, a=1)
+
+
+def test_a_deletion_of_all_rows_by_another_program_is_no_rewrite(table):
+    commit_more(table, a=2, b=1)
+    delete(table, "sub_sequence_number = 0")
+    assert rows_by_shard(table) == {}
+    commit_more(table, a=1)
+    assert rows_by_shard(table) == {"a": [3]}
+
+
+def test_an_append_after_an_amendment_has_deleted_all_rows_is_no_rewrite(table):
+    commit_more(table, a=2)
+    every = RowsAfter(STREAM.name, {"a": at("0")})
+    assert table.snapshot().remove(every, identity=STREAM, amendment=new_amendment()) == 2
+    append(table, [row("c", 7)])
+    commit_more(table, a=1)
+    assert rows_by_shard(table) == {"a": [3], "c": [7]}
 
 
 def test_each_commit_expires_snapshots_but_the_newest_and_those_with_a_name(table):
