@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.derived.derived_asset import after_landing, derived_table, rollup
     from kinesis_assets.dagster.io_manager import ShardIOManager
     from kinesis_assets.dagster.resources import KinesisResource
+    from kinesis_assets.dagster.table_rows import new_rows, read_table
     from kinesis_assets.derive.cursor import Cursor
-    from kinesis_assets.derive.new_rows import NewRows, new_rows, read_table
+    from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.errors import (
         AttemptExpired,
@@ -192,8 +193,8 @@ _HOMES = {
     "OnDeleted": "derive.policy",
     "after_landing": "dagster.derived.derived_asset",
     "derived_table": "dagster.derived.derived_asset",
-    "new_rows": "derive.new_rows",
-    "read_table": "derive.new_rows",
+    "new_rows": "dagster.table_rows",
+    "read_table": "dagster.table_rows",
     "rollup": "dagster.derived.derived_asset",
     "KinesisAccountComponent": "dagster.components.account_component",
     "KinesisAssetProps": "dagster.components.yaml_component",

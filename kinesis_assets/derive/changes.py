@@ -21,7 +21,6 @@ from pyspark.sql.types import StringType
 from kinesis_assets.derive.bad_records import without_records
 from kinesis_assets.derive.data_files import PLACE, RecordCounts
 from kinesis_assets.derive.derivation import CheckedRows, Rollup, Router, Upsert
-from kinesis_assets.derive.new_rows import read_rows
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.rollup import (
     FIRST_ARRIVAL,
@@ -166,7 +165,7 @@ def changes_of(
             )
             yield StepChanges(CheckedRows(new), plan=of_groups, lacking=lacking)
             return
-        source_rows = read_rows(spark, source, rows, in_order=mode is not None)
+        source_rows = rows.read(spark, in_order=mode is not None)
         if isinstance(mode, Upsert):
             source_rows = carry(source_rows, ORDER_COLUMN, in_order=bool(rows.order.within))
         checked = ordered_rows(spark, table, derivation, source_rows)

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.data_files import PLACE
 from kinesis_assets.derive.derivation import CheckedRows, Upsert
-from kinesis_assets.derive.new_rows import read_rows
 from kinesis_assets.derive.upsert import all_present
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.session import reason_of_value, spark_errors
@@ -64,9 +63,9 @@ def _failing_record(spark: SparkSession, source: Source, rows: NewRows, derivati
     files = list(rows.files)
     while len(files) > 1:
         whole, files = files, files[: len(files) // 2]
-        if not _fails(read_rows(spark, source, replace(rows, files=files)), derivation):
+        if not _fails(replace(rows, files=files).read(spark), derivation):
             files = whole[len(files) :]
-    suspects = read_rows(spark, source, replace(rows, files=files))
+    suspects = replace(rows, files=files).read(spark)
     part = F.xxhash64(*PLACE)
     for bit in range(_HALVINGS):
         places = suspects.select(*PLACE).distinct().limit(2).collect()

@@ -5,14 +5,23 @@ Never import this module for a table of another format: it loads pyiceberg.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER
 from kinesis_assets.derive.data_files import BATCH_COLUMN
-from kinesis_assets.derive.derived_table import DerivedFormat, DerivedSnapshot
+from kinesis_assets.derive.derived_table import (
+    SOURCE_PROPERTY,
+    DerivedFormat,
+    DerivedSnapshot,
+    DerivedTable,
+)
 from kinesis_assets.table.column_schemas import arrow_schema
+from kinesis_assets.table.format import DerivedIn
 from kinesis_assets.table.iceberg.column_ids import evolved, grows, storable, with_ids
 from kinesis_assets.table.iceberg.derived_version import DerivedInCatalog, IcebergDerivedVersion
+from kinesis_assets.table.iceberg.opening import TableInCatalog
+from kinesis_assets.table.iceberg.raw_table import IcebergFormat
 from kinesis_assets.table.maintenance import iceberg_steps
 from kinesis_assets.table.partition_field import partition_fields
 
@@ -21,8 +30,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kinesis_assets.derive.derived_table import DerivedTable
+    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.format import SourceFormat
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
     from kinesis_assets.table.maintenance.steps import Step
 
@@ -93,3 +103,19 @@ class IcebergDerived(DerivedFormat):
         """Perform no step: commits expire snapshots."""
         del clock, dry_run
         yield from ()
+
+
+def format_in(catalog: IcebergCatalog, uri: str, role: AssumedRole | None) -> SourceFormat:
+    """Return the format of an Iceberg table of which it is unknown whether it is raw or derived.
+
+    Args:
+        catalog: The catalog that names its newest version.
+        uri: Its path or URI.
+        role: The role that accesses a table on S3; None for the credentials of the process.
+
+    Raises as `TableInCatalog.load`.
+    """
+    derived = DerivedIn(partial(IcebergDerived, catalog=catalog))
+    table = DerivedTable(uri, role=role, format=derived)
+    found = TableInCatalog(table, catalog, ENTRIES_FOLDER).load()
+    return derived if SOURCE_PROPERTY in found.properties else partial(IcebergFormat, catalog=catalog)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,6 @@ from kinesis_assets.derive.losses import (
 from kinesis_assets.derive.policy import MAX_BYTES, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.read import read
 from kinesis_assets.derive.row_order import RowOrder, end_between_commits
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsMissing, TableError, TableRewritten
 from kinesis_assets.table.data_file import TableFile
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.losses import Missing
     from kinesis_assets.derive.source import RankedFile, Source
     from kinesis_assets.derive.source_commits import SourceCommit
-    from kinesis_assets.kinesis.role import AssumedRole
 
 
 Recorded = Callable[["Cursor"], "Sequence[int]"]
@@ -55,7 +53,7 @@ class NewRows:
     """Rows of one version of a table.
 
     Attributes:
-        table: The URI of the table's folder.
+        source: The version of the table.
         files: The files with these rows. Some may have other rows too.
         selection: Which rows of the files.
         order: The order of the rows, and the column with the batch id to which the selection applies.
@@ -67,8 +65,7 @@ class NewRows:
             position. `without_again` leaves them out.
     """
 
-    table: str
-    version: int
+    source: Source = field(repr=False)
     files: Sequence[TableFile]
     selection: Selection
     order: RowOrder
@@ -77,6 +74,16 @@ class NewRows:
     replaced: Sequence[TableFile] = ()
     lost: Sequence[DeletedRows] = ()
     again: Sequence[Records] = ()
+
+    @property
+    def table(self) -> str:
+        """The URI of the table's folder."""
+        return self.source.folder.uri
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self.source.snapshot.version
 
     @property
     def deleted(self) -> list[str]:
@@ -103,44 +110,45 @@ class NewRows:
         values = {file.partition[column] for file in self.files}
         return sorted(values, key=lambda value: (value is None, value))
 
+    def read(
+        self, spark: SparkSession, *, columns: Sequence[str] | None = None, in_order: bool = False
+    ) -> DataFrame:
+        """Return the rows as a DataFrame with the columns that the table has in this version.
 
-def new_rows(
-    table: str,
-    since: Cursor | None = None,
-    *,
-    max_bytes: int = MAX_BYTES,
-    role: AssumedRole | None = None,
-) -> NewRows:
-    """Return the next rows of a raw or derived table after a position.
+        Spark's tasks open the files themselves. A column that a file does not have is null.
 
-    Without a position, the rows that the table has now are returned first, in steps.
-
-    Args:
-        table: The table's path or URI.
-        since: The `cursor` of the last rows; None for the first.
-        max_bytes: The size of files in bytes after which no further commit is included.
-        role: The role that reads the log of a table on S3, as `KinesisResource.role_for` returns it for a
-            stream; None for the credentials of this process.
-
-    Raises:
-        InvalidInput: The path or URI is invalid.
-        RoleNotAssumed: The role cannot be assumed.
-        TableError: The table cannot be read, is neither raw nor derived, or was restored or overwritten.
-        TableOfAnotherSource: The position belongs to another table.
-        SourceCommitsMissing: The commits since the position are no longer recorded.
-        SourceRowsMissing: The table has fewer rows than its commits added, and no amendment says why.
-        TableUnsuitable: The table has more rows than its commits added.
-    """
-    return rows_since(open_source(table, role), since, max_bytes)
+        Args:
+            spark: The session. Its executors need this package.
+            columns: The columns that are read; None for all.
+            in_order: Add the column of the order of the rows, see `derive.read`.
+        """
+        return read(
+            spark,
+            self.source.snapshot,
+            self.files,
+            schema=self.source.schema,
+            columns=columns,
+            selection=self.selection,
+            batch_column=self.order.batch_column,
+            order=self.order if in_order else None,
+        )
 
 
 def rows_since(
     source: Source, since: Cursor | None, max_bytes: float, recorded: Recorded | None = None
 ) -> NewRows:
-    """Return the next rows of an open source, see `new_rows`.
+    """Return the next rows of an open source after a position; without one, those that it has now, in steps.
 
     Args:
+        since: The `cursor` of the last rows; None for the first.
+        max_bytes: The size of files in bytes after which no further commit is included.
         recorded: Lets steps end between two commits, for a consumer of which the order of rows matters.
+
+    Raises:
+        TableOfAnotherSource: The position belongs to another table.
+        SourceCommitsMissing: The commits since the position are no longer recorded.
+        SourceRowsMissing: The table has fewer rows than its commits added, and no amendment says why.
+        TableUnsuitable: The table has more rows than its commits added.
     """
     start = source.start if since is None else source.accepted(since)
     commits = source.commits_since(start)
@@ -172,8 +180,7 @@ def _history(
         through = _unless_last(files, end_between_commits(through, batch_ids))
     selection = msgspec.structs.replace(selection, through=through)
     return NewRows(
-        table=source.folder.uri,
-        version=source.snapshot.version,
+        source=source,
         files=[each.file for each in files if selection.may_include(each.first, each.last)],
         selection=selection,
         order=RowOrder(source.batch_column, None, source.order_columns),
@@ -249,8 +256,7 @@ def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], m
     landed = [commit.id for commit in taken if not commit.amends]
     amended = [commit.id for commit in taken if commit.amends]
     return NewRows(
-        table=source.folder.uri,
-        version=source.snapshot.version,
+        source=source,
         files=[each.file for each in files],
         selection=selection,
         order=RowOrder(source.batch_column, tuple(commit.batch_id for commit in taken), source.order_columns),
@@ -326,7 +332,7 @@ def next_rows(
 
     Raises:
         SourceRowsDeleted: Rows of the source were deleted, and the policy does not accept that.
-        TableError: The source or the table cannot be used, see `new_rows` and `refuse_rewritten`.
+        TableError: The source or the table cannot be used, see `rows_since` and `refuse_rewritten`.
     """
     newest = None if present is None else present.newest
     try:
@@ -371,63 +377,3 @@ def refuse_next_run(present: DerivedSnapshot, source: Source, on_deleted: OnDele
         return None
     refuse_loss(present, source, rows.cause)
     return rows.cause
-
-
-def read_rows(
-    spark: SparkSession,
-    source: Source,
-    rows: NewRows,
-    *,
-    columns: Sequence[str] | None = None,
-    in_order: bool = False,
-) -> DataFrame:
-    """Return the next rows of a source as a DataFrame.
-
-    Args:
-        in_order: Add the column of the order of the rows, see `read`.
-    """
-    return read(
-        spark,
-        source.snapshot,
-        rows.files,
-        schema=source.schema,
-        columns=columns,
-        selection=rows.selection,
-        batch_column=rows.order.batch_column,
-        order=rows.order if in_order else None,
-    )
-
-
-def read_table(
-    spark: SparkSession, table: str, *, role: AssumedRole | None = None
-) -> tuple[DataFrame, dict[str, str | int]]:
-    """Read the newest version of a raw or derived table, for an asset that is not a derived table itself.
-
-    Spark's tasks open the files themselves, so no library for Delta or for S3 is needed.
-
-    Args:
-        spark: The session. Its executors need this package.
-        table: The table's path or URI.
-        role: The role that reads a table on S3, as `KinesisResource.role_for` returns it for a stream. The
-            tasks of Spark assume it too. None for the credentials of each process.
-
-    Returns:
-        All rows of the version; and what was read, as metadata of a materialization: `source_rows`, the
-        number of rows, unless a file of another writer does not say it; `source_version`, the version; and
-        `cursor`, the position after these rows, with which `new_rows` continues.
-
-    Raises:
-        InvalidInput: The path or URI is invalid.
-        RoleNotAssumed: The role cannot be assumed.
-        TableError: The table cannot be read by files, is neither raw nor derived, or was restored or
-            overwritten.
-    """
-    source = open_source(table, role)
-    files = source.snapshot.data_files()
-    counts = [file.rows for file in files if file.rows is not None]
-    metadata: dict[str, str | int] = {
-        **({"source_rows": sum(counts)} if len(counts) == len(files) else {}),
-        "source_version": source.snapshot.version,
-        "cursor": str(source.end),
-    }
-    return read(spark, source.snapshot, files), metadata

@@ -15,7 +15,6 @@ from pyspark.sql.types import DataType, TimestampType
 
 from kinesis_assets.derive.conforming import conformed
 from kinesis_assets.derive.data_files import BATCH_COLUMN
-from kinesis_assets.derive.new_rows import read_rows
 from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, read, with_null_for_empty
 from kinesis_assets.derive.upsert import ChangedRows, matching, removed_files, without_place
@@ -51,7 +50,7 @@ def touched_groups(
         by: The columns whose values identify a group.
         nulled: The columns of the table in which an empty text is the same group as null.
     """
-    added = read_rows(spark, source, rows, columns=by)
+    added = rows.read(spark, columns=by)
     replaced = read(spark, source.snapshot, rows.replaced, columns=by)
     return with_null_for_empty(added.unionByName(replaced), nulled).distinct()
 

@@ -1,4 +1,4 @@
-"""docs/iceberg.md: the YAML is valid, and the SQL reads tables of both formats."""
+"""docs/iceberg.md: the YAML is valid, and the SQL and the Python read tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import shlex
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -15,9 +16,12 @@ from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.kinesis.settings import ClientSettings
 from support.attempts import Attempt, freeze_all, shards
-from support.formats import FORMATS, iceberg_of, table_of
+from support.formats import FORMATS, iceberg_of, settings_of, table_of
 from support.readers import query
 from support.timing import WRITING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PAGE = (Path(__file__).parents[2] / "docs" / "iceberg.md").read_text()
 
@@ -61,3 +65,15 @@ def test_the_sql_reads_the_raw_table(tmp_path: Path, format_: str) -> None:
         (date(2026, 2, 2), "a", 3),
         (date(2026, 2, 2), "b", 2),
     ]
+
+
+def test_the_python_reads_the_raw_table(tmp_path: Path, spark: SparkSession) -> None:
+    table = table_of("iceberg", str(tmp_path / "clicks"), WRITING)
+    Attempt(table, freeze_all(table, shards("a")), {"a": 3}).commit()
+    (code,) = blocks("python")
+    code = code.replace("s3://my-lake/raw/clicks", table.uri)
+    code = re.sub(r"catalog = (\{.*\})", f"named, catalog = \\1, {settings_of(table)['catalog']}", code)
+    found: dict[str, Any] = {"spark": spark}
+    exec(code, found)  # noqa: S102
+    assert found["named"].keys() < found["catalog"].keys()
+    assert found["rows"].count() == found["new"].count() == found["seen"]["source_rows"] == 3

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kinesis_assets.dagster.table_rows import new_rows
 from kinesis_assets.derive.commit import commit, named_files
 from kinesis_assets.derive.commit_entry import Redriven
 from kinesis_assets.derive.cursor import Cursor
@@ -27,7 +28,7 @@ from kinesis_assets.derive.data_files import (
 )
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.maintenance import maintain
-from kinesis_assets.derive.new_rows import new_rows, rows_since
+from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.write import writing_job

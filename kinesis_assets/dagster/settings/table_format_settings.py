@@ -21,6 +21,7 @@ from kinesis_assets.dagster.settings.catalog_settings import (
 )
 from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, map_schema, valid
 from kinesis_assets.errors import InvalidInput
+from kinesis_assets.kinesis.role import AssumedRole, default_session_name
 from kinesis_assets.table.format import DerivedIn
 
 if TYPE_CHECKING:
@@ -260,18 +261,12 @@ class TableInFormat(RegisteredTable):
 
     def iceberg_catalog(self, asset: str, glue_settings: GlueSettings) -> IcebergCatalog:
         """Return the catalog of an Iceberg table. The first argument is as above."""
-        from kinesis_assets.table.iceberg.catalog import IcebergCatalog  # noqa: PLC0415  # loads pyiceberg
-
         settings, properties = _check_iceberg(self.catalog)
-        return IcebergCatalog(
-            settings.type,
-            settings.database,
+        return _catalog(
+            settings,
+            properties,
             settings.name_of(asset),
-            uri=settings.uri,
-            warehouse=settings.warehouse,
-            catalog_name=settings.catalog_name,
-            properties=properties,
-            glue=glue_settings(settings.connection),
+            glue_settings(settings.connection),
             snapshots_kept=self.keep_snapshots,
             snapshot_hours=self.keep_snapshot_hours,
         )
@@ -279,6 +274,55 @@ class TableInFormat(RegisteredTable):
     def derived_in(self, asset: str, glue_settings: GlueSettings) -> DerivedIn | None:
         """Return the format of a derived table; None for Delta Lake. The arguments are as above."""
         return DerivedIn(partial(_derived_format, self, asset, glue_settings)) if self.is_iceberg else None
+
+
+def _catalog(
+    settings: IcebergCatalogSettings,
+    properties: Mapping[str, str],
+    name: str,
+    glue: ClientSettings,
+    **snapshots: int,
+) -> IcebergCatalog:
+    from kinesis_assets.table.iceberg.catalog import IcebergCatalog  # noqa: PLC0415  # loads pyiceberg
+
+    return IcebergCatalog(
+        settings.type,
+        settings.database,
+        name,
+        uri=settings.uri,
+        warehouse=settings.warehouse,
+        catalog_name=settings.catalog_name,
+        properties=properties,
+        glue=glue,
+        **snapshots,
+    )
+
+
+def catalog_to_read(catalog: Mapping[str, str], role: AssumedRole | None) -> IcebergCatalog:
+    """Return the catalog of an Iceberg table that is only read, outside of the definitions of its stream.
+
+    Args:
+        catalog: The setting `catalog` of the table, with its name.
+        role: The role that calls AWS Glue, unless the setting names another one.
+
+    Raises:
+        InvalidInput: A setting is unknown, missing or invalid, or pyiceberg is missing.
+    """
+    from kinesis_assets.kinesis.settings import ClientSettings  # noqa: PLC0415  # definitions load without the AWS SDK
+
+    settings, properties = _check_iceberg(catalog)
+    if settings.name is None:
+        raise InvalidInput("catalog: name: give that of the table; by default it is that of its asset")
+    if find_spec("pyiceberg") is None:
+        raise InvalidInput("an Iceberg table needs pyiceberg: pip install 'kinesis-assets[iceberg]'")
+    connection = settings.connection
+    if connection.role_arn is not None:
+        session = default_session_name(settings.name)
+        role = AssumedRole(
+            connection.role_arn, session, connection.external_id, region_name=connection.region_name
+        )
+    glue = ClientSettings(connection.region_name, role=role)
+    return _catalog(settings, properties, settings.name, glue)
 
 
 class RawTableFormat(TableInFormat):

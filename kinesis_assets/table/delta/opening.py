@@ -40,8 +40,7 @@ _ERRORS = (DeltaError, OSError, RoleNotAssumed)
 
 _IS_ICEBERG = (
     "is an Iceberg table, of which only its catalog knows the newest version; nothing was changed. A stream "
-    "needs format: iceberg and its catalog, or another folder. read_table and new_rows do not read it: use "
-    "pyiceberg or Spark, or a table that is derived from it"
+    "needs format: iceberg and its catalog, or another folder; read_table and new_rows need the catalog"
 )
 
 

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from benchmarks.harness.waiting import SECONDS
+from kinesis_assets.dagster.table_rows import read_table
 from kinesis_assets.derive.derivation import Rollup, Upsert
-from kinesis_assets.derive.new_rows import read_table
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark.session import cancel_tagged, tagged
 from support.formats import derived_at

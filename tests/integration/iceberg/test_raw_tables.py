@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from kinesis_assets.errors import PositionConflict
+from kinesis_assets import new_rows
+from kinesis_assets.errors import PositionConflict, TableRewritten, TableUnsuitable
 from kinesis_assets.table.iceberg.raw_table import IcebergSnapshot
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits, State
-from support.formats import iceberg_of, raw_table_in
+from support.formats import iceberg_of, raw_table_in, settings_of
 from support.iceberg.foreign import SparkMaintenance
 from support.iceberg.plain_values import plain
 from support.iceberg.spark import SparkFailed
@@ -216,3 +217,20 @@ def test_a_compaction_by_spark_during_one_of_maintenance_harms_nothing(bench, sp
     assert_exactly_once(bench)
     land(bench)
     assert_exactly_once(bench)
+
+
+def test_a_table_with_files_of_spark_that_delete_rows_is_not_read(bench, spark):
+    spark.sql("ALTER TABLE {} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
+    spark.sql("DELETE FROM {0} WHERE sequence_number = (SELECT min(sequence_number) FROM {0})")
+    with pytest.raises(TableUnsuitable, match="files that delete rows"):
+        new_rows(bench.table.uri, catalog=settings_of(bench.table)["catalog"])
+
+
+def test_an_overwrite_by_spark_is_refused_and_deletions_are_not(bench, spark):
+    spark.sql("DELETE FROM {0} WHERE sequence_number = (SELECT max(sequence_number) FROM {0})")
+    land(bench)
+    spark.sql("DELETE FROM {}")
+    land(bench)
+    spark.sql("INSERT OVERWRITE {0} SELECT * FROM {0}")
+    with pytest.raises(TableRewritten, match="overwrite"):
+        land(bench)

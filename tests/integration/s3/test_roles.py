@@ -14,9 +14,9 @@ from pyspark.serializers import CloudPickleSerializer
 
 from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process
+from kinesis_assets.dagster.table_rows import new_rows, read_table
 from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.new_rows import new_rows, read_table
 from kinesis_assets.derive.run import derive
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import TableMissing

@@ -32,7 +32,7 @@ from kinesis_assets.table.positions.positions_chain import PositionsChain
 from kinesis_assets.table.positions.positions_file import CommitRef
 from support.conditions import Condition
 from support.derived import maintain_table
-from support.formats import append, iceberg_of, table_of
+from support.formats import append, iceberg_of, settings_of, table_of
 from support.iceberg.foreign import expire_all_but_current
 from support.single_task import land_as_in_spark
 from support.timing import WRITING
@@ -46,11 +46,16 @@ def land(bench, *items):
 
 
 @pytest.mark.parametrize("read", [new_rows, partial(read_table, None)], ids=["new_rows", "read_table"])
-def test_a_raw_iceberg_table_is_refused_with_what_reads_it(tmp_path, read):
+def test_an_iceberg_table_without_its_catalog_or_its_name_there_is_refused(tmp_path, read):
     table = table_of("iceberg", str(tmp_path / "table"), WRITING)
     table.create_if_missing()
-    with pytest.raises(TableUnsuitable, match=r"do not read it: use pyiceberg or Spark"):
+    catalog = settings_of(table)["catalog"]
+    with pytest.raises(TableUnsuitable, match="need the catalog"):
         read(table.uri)
+    with pytest.raises(InvalidInput, match="catalog: name"):
+        read(table.uri, catalog={key: value for key, value in catalog.items() if key != "name"})
+    with pytest.raises(TableMissing, match=r"no table lake\.others"):
+        read(table.uri, catalog={**catalog, "name": "others"})
 
 
 def items(bench, rows):
