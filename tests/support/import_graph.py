@@ -84,15 +84,21 @@ def trees() -> dict[str, ast.Module]:
 
 
 @cache
+def nodes() -> dict[str, list[ast.AST]]:
+    """Return all nodes of each module's syntax tree: to find them takes longer than to visit them."""
+    return {name: list(ast.walk(tree)) for name, tree in trees().items()}
+
+
+@cache
 def imports() -> dict[str, set[str]]:
     """Return the modules of the package that each module imports."""
     known = modules()
-    return {name: _imported(name, tree, known) - {name} for name, tree in trees().items()}
+    return {name: _imported(name, found, known) - {name} for name, found in nodes().items()}
 
 
-def _imported(module: str, tree: ast.Module, known: dict[str, Path]) -> set[str]:
+def _imported(module: str, within: list[ast.AST], known: dict[str, Path]) -> set[str]:
     found = set()
-    for node in ast.walk(tree):
+    for node in within:
         if isinstance(node, ast.Import):
             named = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

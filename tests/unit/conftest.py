@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,21 @@ def config_schemas() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resource, "infer_schema_from_config_class", inferred)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sdk_handlers() -> Iterator[None]:
+    """Register the SDK's own handlers of events once, instead of for each of its sessions."""
+    from botocore.session import Session  # noqa: PLC0415  # likewise
+
+    events = Session().get_component("event_emitter")
+
+    def registered(session: Any, _: object) -> None:
+        session._events = copy(events)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "_register_builtin_handlers", registered)
         yield
 
 

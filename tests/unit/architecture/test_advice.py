@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
-from support.import_graph import ROOT
+from support.import_graph import ROOT, modules, nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,16 +197,15 @@ def texts() -> tuple[tuple[str, str], ...]:
 
 
 def _texts() -> Iterator[tuple[str, str]]:
-    for path in sorted(ROOT.rglob("*.py")):
-        tree = ast.parse(path.read_text())
+    for module, path in modules().items():
         left_out = {
             id(part)
-            for node in ast.walk(tree)
+            for node in nodes()[module]
             if isinstance(node, ast.JoinedStr | ast.Expr)
             or (isinstance(node, ast.keyword) and node.arg in {"description", "help"})
             for part in (node.values if isinstance(node, ast.JoinedStr) else [node.value])
         }
-        for node in ast.walk(tree):
+        for node in nodes()[module]:
             if id(node) not in left_out and isinstance(node, ast.JoinedStr | ast.Constant):
                 yield path.relative_to(ROOT).as_posix(), _text(node)
 

@@ -22,12 +22,12 @@ from support.import_graph import (
     imports_upwards,
     may_import,
     modules,
+    nodes,
     picture,
-    trees,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MOST_LINES = 600
 
@@ -89,15 +89,15 @@ def test_each_folder_within_a_folder_has_its_place(top):
 
 
 def test_only_the_folder_table_knows_the_table_format():
-    used = {module: sorted(of_delta(tree)) for module, tree in trees().items()}
+    used = {module: sorted(of_delta(within)) for module, within in nodes().items()}
     inside = {module for module, names in used.items() if folder(module) == "table" and names}
     assert {"table.delta.opening", "table.delta.version"} <= inside
     assert {module: names for module, names in used.items() if names and module not in inside} == {}
 
 
-def of_delta(tree: ast.Module) -> Iterator[str]:
+def of_delta(within: Iterable[ast.AST]) -> Iterator[str]:
     """Return what a module uses of delta-rs and pyiceberg: imports, also for types, errors, and tables."""
-    for node in ast.walk(tree):
+    for node in within:
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names if alias.name.partition(".")[0] in LIBRARIES)
@@ -150,14 +150,22 @@ def test_what_a_docstring_or_a_comment_refers_to_exists():
     names: set[str] = set()
     references: dict[str, str] = {}
     for module, path in modules().items():
-        text = path.read_text()
         names.update(module.split("."))
-        for node in ast.walk(ast.parse(text)):
-            found = (getattr(node, key, None) for key in ("name", "id", "arg", "attr"))
-            names.update(name for name in found if isinstance(name, str))
-        for reference in re.findall(r"\bsee\s+`([\w.]+)`", text):
+        names.update(filter(None, map(name_of, nodes()[module])))
+        for reference in re.findall(r"\bsee\s+`([\w.]+)`", path.read_text()):
             references.update(dict.fromkeys(reference.split("."), module))
     assert {name: module for name, module in references.items() if name not in names} == {}
+
+
+def name_of(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.arg(arg=name) | ast.keyword(arg=name) | ast.alias(name=name):
+            return name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+    return None
 
 
 def test_unit_tests_are_where_their_modules_are():

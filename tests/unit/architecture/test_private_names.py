@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from support.import_graph import trees
+from support.import_graph import nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 INTERNALS = {
     "kinesis.transport.sdk_internals": {"botocore", "urllib3"},
@@ -31,9 +31,9 @@ NOT_PRIVATE = {"_exit", "_replace"}
 """Names of the standard library that start with an underscore, but are documented."""
 
 
-def imports_of(tree: ast.Module) -> Iterator[str]:
+def imports_of(within: Iterable[ast.AST]) -> Iterator[str]:
     """The modules that a module imports; and the names that are private, or may be modules of a package."""
-    for node in ast.walk(tree):
+    for node in within:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -50,8 +50,8 @@ def test_no_other_module_imports_private_modules_of_these_libraries():
     libraries = {name.partition(".")[0] for name in PUBLIC}.union(*INTERNALS.values())
     found = [
         (module, name)
-        for module, tree in trees().items()
-        for name in imports_of(tree)
+        for module, within in nodes().items()
+        for name in imports_of(within)
         if (library := name.partition(".")[0]) in libraries and library not in INTERNALS.get(module, set())
     ]
     assert len(found) > 30
@@ -59,14 +59,12 @@ def test_no_other_module_imports_private_modules_of_these_libraries():
 
 
 def test_no_other_module_uses_private_attributes_of_another_library():
-    own = {
-        name for tree in trees().values() for node in ast.walk(tree) if (name := _defined(node)) is not None
-    }
+    own = {name for within in nodes().values() for node in within if (name := _defined(node)) is not None}
     used = {
         (module, node.attr)
-        for module, tree in trees().items()
+        for module, within in nodes().items()
         if module not in INTERNALS
-        for node in ast.walk(tree)
+        for node in within
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__")
     }
     assert len(used) > 30
