@@ -38,8 +38,8 @@ def test_an_error_has_its_status_and_type(http2):
 
 def test_a_large_request_arrives_whole(http2, stream):
     record = {"Data": base64.b64encode(b"x" * 1_000_000).decode(), "PartitionKey": "k"}
-    put = http2.request("PutRecords", StreamName=stream.name, Records=[record] * 8)
-    assert len(put.json()["Records"]) == 8
+    put = http2.request("PutRecords", StreamName=stream.name, Records=[record] * 2)  # twice a window
+    assert len(put.json()["Records"]) == 2
 
 
 def test_a_large_response_arrives_whole(http2, stream):
