@@ -345,6 +345,7 @@ def without_jvm(monkeypatch):
     )
 
 
+@pytest.mark.slow  # starts moto
 @pytest.mark.usefixtures("without_jvm")
 def test_a_proposal_for_glue_lacks_only_the_names_of_the_schema(schema_registry):
     schema_id = schema_registry.register("readings", "AVRO", json.dumps(CELSIUS))

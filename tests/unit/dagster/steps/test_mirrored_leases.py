@@ -12,6 +12,7 @@ from kinesis_assets.dagster.steps.mirrored_leases import open_lease_table
 from kinesis_assets.errors import LeaseTableFailed
 
 
+@pytest.mark.slow
 def test_a_call_that_is_not_answered_is_given_up_after_one_attempt(environment, monkeypatch):
     del environment
     calls = []
