@@ -49,11 +49,20 @@ def is_short_line(error: KinesisAssetsError) -> bool:
 # Shards
 
 
-MEMBERS = ("ShardId", "ParentShardId", "AdjacentParentShardId")
+PARENTS = ("ParentShardId", "AdjacentParentShardId")
 
 
-@NAMES
-@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize(
+    ("member", "name"),
+    [
+        *(pytest.param("ShardId", name, id=key) for key, name in HOSTILE.items()),
+        *(
+            pytest.param(parent, HOSTILE[key], id=f"{key}-{parent}")
+            for parent in PARENTS
+            for key in ("path", "sql")
+        ),
+    ],
+)
 def test_an_invalid_shard_name_is_an_error_before_anything_is_changed(
     bench: Bench, faults: Faults, tmp_path: Path, name: str, member: str
 ) -> None:

@@ -100,18 +100,26 @@ def test_calls_are_made_directly_without_a_warning_if_every_name_exists(stream, 
 
 
 @pytest.mark.parametrize(("owner", "name"), NAMES, ids=[f"{owner}.{name}" for owner, name in NAMES])
-def test_without_a_private_name_the_sdk_reads_the_shard_and_one_warning_names_it(
+def test_without_a_private_name_the_sdk_reads_the_shard_and_a_warning_names_it(
     kinesis, stream, settings, monkeypatch, caplog, owner, name
 ):
     three_records(kinesis, stream)
     with monkeypatch.context() as patch:
         hide(patch, owner, name)
-        clients = [StreamClient(stream, settings, attempts=1) for _ in range(2)]
-        assert read(clients[0]) == ([b"0", b"1", b"2"], RangeEnd.TIP)
-    assert [client.settings.sdk_parser for client in clients] == [True, True]
+        client = StreamClient(stream, settings, attempts=1)
+        assert read(client) == ([b"0", b"1", b"2"], RangeEnd.TIP)
+    assert client.settings.sdk_parser
     (message,) = caplog.messages
     assert f" no {name}" in message
     assert "(botocore " in message
+
+
+def test_a_private_name_that_is_missing_is_named_once_a_process(stream, settings, monkeypatch, caplog):
+    with monkeypatch.context() as patch:
+        hide(patch, *NAMES[0])
+        clients = [StreamClient(stream, settings) for _ in range(2)]
+    assert [client.settings.sdk_parser for client in clients] == [True, True]
+    assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize(
