@@ -165,7 +165,8 @@ def commit(
 def _refuse_moved_cursor(newest: DerivedSnapshot, expected: int | None) -> None:
     """Check that the commits since an expected one are of maintenance, which leaves the cursor as it was."""
     table = newest.table
-    since = table.entries.since(newest.newest, expected, may_restart=True)
+    # A rebuild, with which a chain starts again, is no maintenance. Without one, it is that of a new table.
+    since = table.entries.since(newest.newest, expected)
     if not all(each.maintains for each in since):
         raise CursorConflict(
             table.uri,

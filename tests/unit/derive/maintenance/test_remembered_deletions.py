@@ -17,13 +17,13 @@ from kinesis_assets.derive.data_files import BATCH_COLUMN, DELETIONS_FOLDER, Der
 from kinesis_assets.derive.remembered_deletions import deletion_files, with_few_files
 from kinesis_assets.derive.upsert import _may_contain
 from kinesis_assets.derive.write import writing_job
-from kinesis_assets.errors import ClocksDisagree, CursorConflict, UpsertOvertaken
+from kinesis_assets.errors import ClocksDisagree, CursorConflict, DataFileInvalid, UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.pruning import CHAIN_NEEDED
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits, State
 from support.maintained_table import days_from_now
 from support.plain_derived import steps_of
-from support.table_folder import files_of, set_age
+from support.table_folder import files_of, folder_of, set_age
 
 FILES = f"{DELETIONS_FOLDER}/*"
 SCHEMA = pa.schema({"key": pa.int64(), "value": pa.int64(), BATCH_COLUMN: pa.int64()})
@@ -84,6 +84,16 @@ def test_a_commit_names_the_deletions_before_it_unless_it_says_others(derived):
     assert (named(derived)[0].smallest, named(derived)[0].greatest) == ({"key": 1}, {"key": 2})
     committed(derived, RememberedDeletions())
     assert keys_of(derived) == []
+
+
+def test_a_missing_file_of_new_deletions_prevents_the_commit(derived):
+    bury(derived, 1)
+    (file,) = written(derived, 2)
+    (folder_of(derived.table) / file.path).unlink()
+    remembered = RememberedDeletions(order_by=("value",), seconds=60, files=(*named(derived), file))
+    with pytest.raises(DataFileInvalid):
+        committed(derived, remembered)
+    assert keys_of(derived) == [1]
 
 
 def test_an_entry_without_deletions_is_as_older_releases_read_it(derived):
