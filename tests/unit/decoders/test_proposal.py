@@ -70,6 +70,7 @@ def test_no_value_of_a_record_is_shown():
         assert mail not in f"{proposal.comments} {proposal.attributes}"
 
 
+@pytest.mark.slow
 def test_no_further_record_is_read_after_64_mib():
     large = gzip.compress(b'{"a": "%s"}' % (b"x" * (33 << 20)), compresslevel=1)
     comments = proposed(large, large, large, large).comments

@@ -76,6 +76,7 @@ def append(table, *rows):
     return commit(table, expected=expected, cursor=cursor, batch_id=batch_id, manifest=manifest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_each_reader_finds_the_rows_after_each_kind_of_commit(derived, reader):
     derived.append(*ROWS[:2])
@@ -150,6 +151,7 @@ def test_statistics_bound_the_files_of_a_batch(derived):
     assert (file.smallest["key"], file.greatest["key"], file.nulls["part"]) == (3, 3, 1)
 
 
+@pytest.mark.slow
 def test_a_consumer_of_the_table_gets_each_row_once_whatever_is_compacted_and_expired(derived, tmp_path):
     below = PlainDerived(tmp_path / "below")
     for row in ROWS:
@@ -310,6 +312,7 @@ def test_an_empty_table_gets_columns_of_other_types_with_the_commit(derived):
     assert (row["key"], row["at"]) == ("a", datetime(2026, 1, 2, tzinfo=UTC))
 
 
+@pytest.mark.slow
 def test_a_compaction_is_made_again_if_another_commit_replaced_its_files(derived, monkeypatch):
     derived.append(*ROWS[:2])
     derived.append(ROWS[2])
@@ -326,6 +329,7 @@ def test_a_compaction_is_made_again_if_another_commit_replaced_its_files(derived
     assert derived.rows == Counter([(1, 11, "a"), ROWS[1], (3, 31, "c")])
 
 
+@pytest.mark.slow
 def test_maintenance_deletes_rows_by_their_age_and_names_them_for_consumers(tmp_path):
     path = str(tmp_path / "orders")
     table = DerivedTable(path, format=derived_iceberg(path))

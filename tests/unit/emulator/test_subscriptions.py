@@ -237,6 +237,7 @@ def test_a_backlog_arrives_in_several_events(subscribe, stream, clock):
     assert [event["MillisBehindLatest"] for event in arrived] == [1000, 1000, 0]
 
 
+@pytest.mark.slow
 def test_a_record_that_is_larger_than_an_event_arrives_alone(subscribe, client, stream):
     client.update_max_record_size(StreamARN=stream.arn, MaxRecordSizeInKiB=10_240)
     large = stream.put(b"x" * (5 << 20))
@@ -333,6 +334,7 @@ def test_a_client_that_says_goodbye_is_disconnected(local, subscribe, stream, ca
     assert caplog.text == ""
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_delays_no_other(local, subscribe, stream):
     for _ in range(8):
         stream.put(b"x" * 1_000_000)

@@ -141,6 +141,7 @@ def test_a_stream_that_loses_its_tag_keeps_its_assets_too(account):
     assert account.streams(stream_tags={"team": "shop"}) == ["clicks", "orders"]
 
 
+@pytest.mark.slow
 def test_a_refresh_that_fails_changes_nothing(account):
     account.create("orders")
     assert account.streams() == ["orders"]

@@ -80,6 +80,7 @@ def test_a_reader_of_a_version_of_the_last_day_finds_its_files_after_maintenance
     assert DeltaTable(busy.table.uri, version).to_pyarrow_table().num_rows == rows.total()
 
 
+@pytest.mark.slow
 def test_old_log_entries_are_deleted_and_the_table_goes_on(busy, below):
     below.consume(busy)
     steps_of(busy)

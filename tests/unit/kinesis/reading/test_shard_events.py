@@ -136,6 +136,7 @@ def test_other_shards_go_on_before_events_that_have_arrived(opened):
     assert run(two_shards()) == ["other", "events"]
 
 
+@pytest.mark.slow
 def test_not_much_more_is_received_than_asked_for(opened):
     sent = b"".join(records(n, size=MIB // 4) for n in range(1, 18))
     found = []
@@ -146,6 +147,7 @@ def test_not_much_more_is_received_than_asked_for(opened):
     assert max(map(len, found)) <= 4
 
 
+@pytest.mark.slow
 def test_an_event_that_is_larger_than_all_windows_arrives_whole(opened):
     (found,) = receive(opened(records(1, size=5 * MIB)))
     assert json.loads(found.payload)["Records"] == [record(1, size=5 * MIB)]

@@ -50,9 +50,11 @@ def overtaken_by(table, commits, policy):
     return len(opened)
 
 
+@pytest.mark.slow
 def test_after_reading_many_positions_files_the_table_is_opened_again_before_the_commit(table):
     assert overtaken_by(table, 9, TablePolicy(ChainPolicy(max_files=0))) == 2
 
 
+@pytest.mark.slow
 def test_after_reading_few_positions_files_the_table_is_not_opened_again(table):
     assert overtaken_by(table, 9, TablePolicy()) == 1

@@ -126,6 +126,7 @@ def test_rows_that_another_program_appends_harm_no_commit(table, frozen):
     assert rows_by_shard(table) == {"a": [1, 2, 3], "c": [7]}
 
 
+@pytest.mark.slow
 def test_a_compaction_with_expiry_to_one_snapshot_harms_nothing(table):
     commit_more(table, a=2)
     commit_more(table, b=1)
@@ -257,6 +258,7 @@ def test_an_append_after_an_amendment_has_deleted_all_rows_is_no_rewrite(table):
     assert rows_by_shard(table) == {"a": [3], "c": [7]}
 
 
+@pytest.mark.slow
 def test_each_commit_expires_snapshots_but_the_newest_and_those_with_a_name(table):
     iceberg_of(table).manage_snapshots().create_tag(
         iceberg_of(table).current_snapshot().snapshot_id, "first"
@@ -277,6 +279,7 @@ def test_young_snapshots_are_kept_for_some_hours(tmp_path):
     assert len(iceberg_of(table).snapshots()) == 4
 
 
+@pytest.mark.slow
 def test_many_manifests_are_merged(table):
     for _ in range(40):
         commit_more(table, a=1)

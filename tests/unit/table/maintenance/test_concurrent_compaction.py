@@ -42,6 +42,7 @@ def when_compaction_starts(monkeypatch):
     return when_compaction_starts
 
 
+@pytest.mark.slow
 def test_only_one_of_two_concurrent_compactions_of_the_same_files_commits(busy, when_compaction_starts):
     """delta-rs alone accepts both, which duplicates each row."""
     first, second = DeltaOperations(busy), DeltaOperations(busy)

@@ -37,6 +37,8 @@ from support.formats import delete, iceberg_of, reopened, restore, table_of
 from support.iceberg.foreign import restore_catalog
 from support.timing import WRITING
 
+pytestmark = pytest.mark.slow  # a compaction of an Iceberg table takes more than a tenth of a second
+
 DAY = "2026-02-02"
 
 
