@@ -30,7 +30,7 @@ def test_a_consumer_is_creating_when_it_is_registered_and_then_active(client, st
     assert registered["ConsumerStatus"] == "CREATING"
     consumer = described(client, ConsumerARN=registered["ConsumerARN"])
     assert consumer == registered | {"ConsumerStatus": "ACTIVE", "StreamARN": stream.arn}
-    assert consumer["ConsumerCreationTimestamp"].timestamp() == clock()
+    assert consumer["ConsumerCreationTimestamp"].timestamp() == round(clock(), 3)
 
 
 def test_the_arn_of_a_consumer_has_the_second_of_its_creation(register, stream, clock):
