@@ -338,6 +338,10 @@ class _DeltaSnapshot(TableVersion, DerivedSnapshot):
         """Return whether later versions only moved rows, see `WritableVersion`."""
         return self._log.are_compactions(base, self.version)
 
+    def refuse_partition_change(self, columns: Mapping[str, Any]) -> None:
+        """Check nothing: partition columns are known by their names, see `WritableVersion`."""
+        del columns
+
     def complete_properties(self) -> None:
         """List the structs among the columns with statistics, see `listed_columns`.
 

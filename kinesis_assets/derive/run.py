@@ -299,9 +299,10 @@ class _Step:
         except SchemaChangeRefused as error:
             # If the columns are those of a registry, registering a schema would delete the rows.
             rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
+            if not present.is_empty and not rebuilds:
+                raise
+            present.refuse_partition_change(self.columns)
             if not present.is_empty:
-                if not rebuilds:
-                    raise
                 refuse_loss(present, self.source, error)
             return present
         return None

@@ -167,6 +167,17 @@ class WritableVersion(ReadableVersion):
         """
 
     @abstractmethod
+    def refuse_partition_change(self, columns: Mapping[str, Any]) -> None:
+        """Check that the table keeps its partitions if it gets other columns while it has no rows.
+
+        Args:
+            columns: The columns, as in Delta's metadata, those of the partitions among them.
+
+        Raises:
+            SchemaChangeRefused: It does not.
+        """
+
+    @abstractmethod
     def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
         """Add columns to the table, or let the type of one grow that it has.
 

@@ -24,7 +24,7 @@ from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.errors import CursorConflict, LandingFailed
 from support.derived import DerivedBench
-from support.formats import derived_at, partitioned, source_format
+from support.formats import derived_at, source_format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -191,9 +191,7 @@ def test_the_time_zone_of_the_session_changes_no_row(
     spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
     try:
         land(pipeline, 50)
-        derived.run(
-            transform=days, partition_by=partitioned("day"), mode=Upsert(("number",), ("at",), "hour(at) = 7")
-        )
+        derived.run(transform=days, partition_by=("day",), mode=Upsert(("number",), ("at",), "hour(at) = 7"))
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     moments = [(n, datetime.fromtimestamp(n * 3600, UTC)) for n in map(number_of, pipeline.acknowledged)]

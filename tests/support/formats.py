@@ -77,11 +77,6 @@ def derived_in(catalog: TestCatalog, name: str, **changes: str) -> DerivedIn:
     return DerivedIn(partial(IcebergDerived, catalog=found))
 
 
-def partitioned(*columns: str) -> tuple[str, ...]:
-    """Return partition columns of a derived table, which an Iceberg table does not have."""
-    return columns if FORMAT == "delta" else ()
-
-
 def derived_rows(table: DerivedTable) -> pa.Table:
     """Return the rows of a derived table, read by another library."""
     if isinstance(table.format, IcebergDerived):

@@ -68,7 +68,7 @@ class PlainDerived:
         source: The id of its source.
         partitioned: Whether `part` is a partition column.
         role: The role that accesses the table.
-        format: Its format; by default that of the tests. An Iceberg table is never partitioned.
+        format: Its format; by default that of the tests.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class PlainDerived:
         self.table.open_or_create(
             source,
             {"type": "struct", "fields": fields},
-            ["part"] if partitioned and format_ is None else [],
+            ["part"] if partitioned else [],
         )
         self._format = format_
         self._source = source

@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import DateType, PrimitiveType
 
-from kinesis_assets.errors import TableUnsuitable
+from kinesis_assets.errors import SchemaChangeRefused, TableUnsuitable
 from kinesis_assets.table.iceberg.catalog import iceberg_errors
 from kinesis_assets.table.iceberg.column_ids import columns_of, evolved
 from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE
@@ -106,6 +106,25 @@ class IcebergDerivedVersion(IcebergVersion, WritableVersion):
             snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
             for snapshot in later
         )
+
+    def refuse_partition_change(self, columns: Mapping[str, Any]) -> None:
+        """Check that the table keeps its partitions, see `WritableVersion`.
+
+        A column gets a new id if its type does not grow, and the older partitions, which stay in the
+        metadata, would be those of a column that is gone. Iceberg's Java library refuses that.
+        """
+        kept = {field.field_id for field in self.evolved(columns).fields}
+        changed = [
+            self.iceberg.schema().find_column_name(field.source_id)
+            for field in self.iceberg.spec().fields
+            if field.source_id not in kept
+        ]
+        if changed:
+            raise SchemaChangeRefused(
+                self.uri,
+                f"the column {changed[0]} would get another type, but the table is partitioned by it. "
+                "Nothing was written. Cast it in the transformation, or use another table",
+            )
 
     def evolved(self, columns: Mapping[str, Any]) -> Schema:
         """Return the schema of the table after it gets columns, see `column_ids.evolved`."""

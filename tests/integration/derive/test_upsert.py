@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.errors import TableUnsuitable
 from support.derived import order
+from support.formats import FORMAT
 
 pytestmark = pytest.mark.any_format
 
@@ -90,7 +91,6 @@ def test_a_row_of_delete_where_deletes_its_key(bench, upserted):
     assert upserted.values("id") == [2]
 
 
-@pytest.mark.delta
 def test_a_partition_column_in_the_key_limits_the_files_that_are_read(bench, derived):
     derived.derivation = replace(
         derived.derivation, mode=replace(BY_ID, key=("day", "id")), partition_by=("day",)
@@ -101,6 +101,14 @@ def test_a_partition_column_in_the_key_limits_the_files_that_are_read(bench, der
         (DAY_1, 1.0),
         (DAY_2, 2.0),
     ]
+
+
+def test_a_key_has_one_row_after_its_row_moved_to_another_partition(bench, derived):
+    by = ("day(day)", "bucket(4, id)", "truncate(1, item)") if FORMAT == "iceberg" else ("day", "item")
+    derived.derivation = replace(derived.derivation, mode=BY_ID, partition_by=by)
+    consume(bench, derived, order(1, 1.0, day="2026-01-01", item="ab"), order(2, 1.0, day="2026-01-01"))
+    consume(bench, derived, order(1, 2.0, day="2026-01-02", item="ab"), order(2, 0.5, day="2026-01-02"))
+    assert derived.values("id", "day", "amount") == [(1, DAY_2, 2.0), (2, DAY_1, 1.0)]
 
 
 @pytest.mark.delta

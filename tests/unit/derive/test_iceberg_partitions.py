@@ -20,7 +20,7 @@ from kinesis_assets.derive.policy import Retention
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.schema import accept_columns
 from kinesis_assets.derive.write import writing_job
-from kinesis_assets.errors import TableUnsuitable
+from kinesis_assets.errors import SchemaChangeRefused, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits, State
 from kinesis_assets.table.partition_field import partition_fields
@@ -255,6 +255,14 @@ def test_maintenance_deletes_files_of_partitions_that_no_snapshot_names(tmp_path
     left = {*files_of(table.table)}
     assert unnamed.path not in left
     assert {path for path in named if path.endswith(".parquet")} <= left
+
+
+def test_a_partition_column_can_grow_but_get_no_other_type_even_without_rows(tmp_path):
+    types = {"number": "integer", "at": "date"}
+    snapshot = Partitioned(tmp_path, "day(at)", "number", types=types).table.snapshot()
+    snapshot.refuse_partition_change(columns_of({**types, "number": "long", "name": "string"}))
+    with pytest.raises(SchemaChangeRefused, match="the column at would get another type"):
+        snapshot.refuse_partition_change(columns_of({**types, "at": "timestamp"}))
 
 
 @pytest.mark.parametrize("other", [(), ("seen",), ("month(seen)",), ("bucket(8, id)", "day(seen)")])

@@ -43,7 +43,7 @@ ROWS = [(1, 10, "a"), (2, 20, "b"), (3, 30, None)]
 def derived(tmp_path):
     """An empty table, of which three snapshots are kept."""
     path = str(tmp_path / "orders")
-    return PlainDerived(path, format=derived_iceberg(path))
+    return PlainDerived(path, partitioned=False, format=derived_iceberg(path))
 
 
 def found_by(reader, table):
