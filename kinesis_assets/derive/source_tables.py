@@ -87,13 +87,13 @@ def open_source(
     if uri.endswith(f"/{ERRORS_FOLDER}"):
         typed = DerivedTable(uri.removesuffix(f"/{ERRORS_FOLDER}"), role=role, format=of_derived)
         return ErrorsSource(typed.snapshot())
+    if (routed := router_and_values(uri)) is not None:
+        router, values = routed
+        return RoutesSource(DerivedTable(router, role=role, format=of_derived).snapshot(), values)
     if of_derived is not None:
         return DerivedSource(DerivedTable(uri, role=role, format=of_derived).snapshot())
     if format is not None and not isinstance(format, DerivedIn):
         return RawSource(PositionedTable(uri, role=role, format=format))
-    if (routed := router_and_values(uri)) is not None:
-        router, values = routed
-        return RoutesSource(DerivedTable(router, role=role).snapshot(), values)
     snapshot = DeltaDerived(DerivedTable(uri, role=role)).open("the first run of its own asset")
     if SOURCE_PROPERTY in snapshot.properties:
         return DerivedSource(snapshot)

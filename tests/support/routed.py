@@ -13,7 +13,7 @@ from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.data_files import routes_folder
 from kinesis_assets.derive.derivation import Router, Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
+from support.formats import derived_at, derived_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ class Routed:
 
     def table(self, uri: str, transform: Callable[..., Any], **changes: Any) -> DerivedBench:
         derivation = replace(self.derived.derivation, transform=transform, **changes)
-        return replace(self.derived, table=DerivedTable(uri), derivation=derivation)
+        return replace(self.derived, table=derived_at(uri), derivation=derivation)
 
     def router(self, **changes: Any) -> DerivedBench:
         settings = self.routes
@@ -78,10 +78,9 @@ class Routed:
     def of_route(self, number: int, **changes: Any) -> DerivedBench:
         """The table of a route."""
         settings = self.routes.tables[number]
-        source = routes_folder(self.routes.table, settings.routes)
-        return self._typed(
-            RoutedRows(settings, str(settings.schema_)), **{"source": source, "source_format": None} | changes
-        )
+        router = self.routes.table
+        given = {"source": routes_folder(router, settings.routes), "source_format": derived_format(router)}
+        return self._typed(RoutedRows(settings, str(settings.schema_)), **given | changes)
 
     def direct(self, **changes: Any) -> DerivedBench:
         """The same table of orders directly below the raw table."""

@@ -13,6 +13,7 @@ from kinesis_assets.dagster.settings.asset_settings import AssetSettings
 from kinesis_assets.dagster.settings.catalog_settings import without_name
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
 from kinesis_assets.dagster.settings.settings_base import SchemaFrom, Settings
+from kinesis_assets.dagster.settings.table_format_settings import DerivedTableFormat
 from kinesis_assets.dagster.settings.table_settings import TableSettings, check_compared, require_format
 from kinesis_assets.dagster.settings.yaml_model import yaml_model
 from kinesis_assets.decoders.formats import find_format
@@ -119,7 +120,7 @@ def _fields(names: Sequence[str]) -> dict[str, Any]:
     return {name: (found[name].annotation, copy(found[name])) for name in names}
 
 
-_TARGET = ("name", "source", "table", "on_deleted", "max_bytes", "catalog")
+_TARGET = ("name", "source", "table", "on_deleted", "max_bytes", *DerivedTableFormat.model_fields)
 _DOCUMENTS = ("format", "registry", "compression", "split", "unnest")
 
 _Router: Any = create_model(
@@ -143,7 +144,8 @@ class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of 
         min_length=1,
         description="The tables, each with match and the settings of a typed table. The router's source, "
         "format, registry, compression, split and unnest apply to all of them, and by default so do its "
-        "on_deleted, group_name, owners, tags, kinds, and catalog without its name.",
+        "on_deleted, group_name, owners, tags, kinds and table_format, and with the same table_format its "
+        "keep_snapshots, keep_snapshot_hours, and catalog without its name.",
         examples=[
             [
                 {
@@ -165,9 +167,9 @@ class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of 
             partition_by=[ROUTE_COLUMN],
             on_deleted=self.on_deleted,
             max_bytes=self.max_bytes,
-            catalog=self.catalog,
             checks=self.checks,
             description=self.description,
+            **self.of(DerivedTableFormat),
             **self.of(AssetSettings),
         )
 
@@ -187,7 +189,8 @@ class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of 
                 "remove it"
             )
         inherited = {name: getattr(self, name) for name in (*_OF_ROUTER, *_DEFAULTS)}
-        inherited["catalog"] = without_name(self.catalog)
+        if route.get("table_format", self.table_format) == self.table_format:
+            inherited |= self.of(DerivedTableFormat) | {"catalog": without_name(self.catalog)}
         try:
             return RoutedTableSettings(**inherited | {"upstream": self.name} | dict(route))
         except InvalidInput as error:
@@ -203,11 +206,6 @@ class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of 
     def _check_routes(self) -> Self:
         if self.format is None:
             raise InvalidInput("format: required, to decode the documents of the routes")
-        if "type" in self.catalog:
-            raise InvalidInput(
-                "catalog: type: only of an Iceberg table, and a router is a Delta table; give the routes "
-                "table_format and catalog instead"
-            )
         _ = self.router.checks_of_table
         format_ = find_format(self.format)
         _refuse_equal(self.name, self.table, self.tables)

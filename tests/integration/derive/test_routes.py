@@ -8,16 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 
 from kinesis_assets.dagster.derived.routed_rows import RoutedRows
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.redrive import redrive
 from kinesis_assets.derive.source_tables import open_source
 from support.derived import maintain_derived
+from support.formats import derived_at, derived_format, derived_rows
 from support.routed import ORDER, Routed, event
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def routed(bench, derived, tmp_path):
 
 def rows_of(table: DerivedBench, *without: str) -> list[dict[str, Any]]:
     """Return the rows of a table, without its batch ids."""
-    found = DeltaTable(table.table.uri).to_pyarrow_table().to_pylist()
+    found = derived_rows(table.table).to_pylist()
     left = [
         {name: value for name, value in row.items() if name not in ("_batch_id", *without)} for row in found
     ]
@@ -115,7 +114,7 @@ def test_each_document_is_in_the_table_of_its_route_or_has_none(routed):
         str(tables.path / "errors"),
         RoutedRows(tables.routes.tables[0], ORDER).of_errors,
         source=f"{orders.table.uri}/{ERRORS_FOLDER}",
-        source_format=None,
+        source_format=derived_format(orders.table.uri),
     )
     errors.run()
     (bad,) = rows_of(errors)
@@ -133,7 +132,7 @@ def test_a_table_reads_only_files_of_its_route_and_each_row_once(routed):
     for file in router.table.snapshot().data_files():
         if file.partition["route"] != "7":
             router.table.files.delete_file(file.path)  # a table that reads it fails
-    later = replace(users, table=DerivedTable(f"{users.table.uri}_later"))
+    later = replace(users, table=derived_at(f"{users.table.uri}_later"))
     assert [len(each.rows) for each in (users, later) if each.run() is not None] == [2, 2]
 
 

@@ -40,6 +40,11 @@ EVENTS = {
     "route_by": "detail-type",
 }
 
+ICEBERG = {
+    "table_format": "iceberg",
+    "catalog": {"type": "rest", "uri": "https://catalog.example/api", "database": "lake"},
+}
+
 
 def loaded(*routes: dict[str, Any], **attributes: Any) -> dg.Definitions:
     given = EVENTS | {"routes": routes or [ORDERS, USERS]} | attributes
@@ -86,6 +91,13 @@ def test_the_router_is_partitioned_by_the_route_and_the_tables_as_they_say():
     assert consumption_of(router).partition_by == ("route",)
     assert consumption_of(router).is_router
     assert consumption_of(orders).partition_by == ("id",)
+
+
+def test_the_tables_of_an_iceberg_router_read_it_in_its_format():
+    router, orders, users = loaded(ORDERS, USERS | {"table_format": "delta"}, **ICEBERG).assets
+    formats = [consumption_of(each).format for each in (router, orders, users)]
+    assert [each is not None for each in formats] == [True, True, False]
+    assert {consumption_of(each).source_format(router, None) for each in (orders, users)} == {formats[0]}
 
 
 def test_only_the_router_has_the_check_of_unmatched_records():
@@ -217,10 +229,13 @@ def test_the_schema_of_the_yaml_describes_the_settings_of_a_route():
 
 def test_every_example_of_a_setting_is_valid():
     placed = ORDERS | {"name": "placed"}
+    others = {
+        "registry": {"format": "glue", "route_by": "_record.partition_key"},
+        **dict.fromkeys(["table_format", "keep_snapshots", "keep_snapshot_hours"], ICEBERG),
+    }
     for name, field in RoutesSettings.model_fields.items():
-        others = {"format": "glue", "route_by": "_record.partition_key"} if name == "registry" else {}
         for example in field.examples:
-            KinesisRoutesComponent(**EVENTS | {"routes": [placed]} | others | {name: example})
+            KinesisRoutesComponent(**EVENTS | {"routes": [placed]} | others.get(name, {}) | {name: example})
 
 
 def test_the_settings_of_a_router_are_those_of_a_typed_table():

@@ -157,12 +157,54 @@ def test_entries_of_partition_by_are_written_in_one_way():
     assert found.partition_by == ["bucket(16, id)", "day(at)", "name"]
 
 
-def test_a_router_is_no_iceberg_table_but_its_routes_may_be():
-    route = {"match": "a", "name": "a", "table": "/lake/a", "schema": "id BIGINT"}
-    given = {"name": "r", "source": "clicks", "table": "/lake/r", "format": "json", "route_by": "kind"}
-    with pytest.raises(
-        InvalidInput, match="catalog: type: only of an Iceberg table, and a router is a Delta"
-    ):
-        RoutesSettings(**given, catalog=REST, routes=[route])
-    found = RoutesSettings(**given, routes=[{**route, "table_format": "iceberg", "catalog": REST}])
-    assert [each.is_iceberg for each in (found.router, *found.tables)] == [False, True]
+ROUTE = {"match": "a", "name": "a", "table": "/lake/a", "schema": "id BIGINT"}
+
+
+def router_settings(route, **given):
+    named = {"name": "r", "source": "clicks", "table": "/lake/r", "format": "json", "route_by": "kind"}
+    return RoutesSettings(**named | given, routes=[ROUTE | route])
+
+
+@pytest.mark.parametrize(
+    ("given", "route", "found"),
+    [
+        ({}, {"table_format": "iceberg", "catalog": REST}, [None, (("lake", "a"), 50)]),
+        (
+            {"table_format": "iceberg", "catalog": REST | {"name": "events"}, "keep_snapshots": 7},
+            {},
+            [(("lake", "events"), 7), (("lake", "a"), 7)],
+        ),
+        (
+            {"table_format": "iceberg", "catalog": REST},
+            {"table_format": "delta"},
+            [(("lake", "r"), 50), None],
+        ),
+        (
+            {"catalog": {"database": "lake"}},
+            {"table_format": "iceberg", "catalog": {**REST, "name": "b"}},
+            [None, (("lake", "b"), 50)],
+        ),
+    ],
+    ids=["only the route", "both", "only the router", "the router is registered"],
+)
+def test_a_route_has_the_format_and_the_catalog_of_its_router_but_for_the_name(given, route, found):
+    settings = router_settings(route, **given)
+    tables = [(settings.router, settings.name), *((table, table.name) for table in settings.tables)]
+    catalogs = [
+        each.iceberg_catalog(name, lambda _: ClientSettings()) if each.is_iceberg else None
+        for each, name in tables
+    ]
+    assert [each and (each.identifier, each.snapshots_kept) for each in catalogs] == found
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"table_format": "iceberg"}, "^table_format: iceberg needs the setting catalog"),
+        ({"catalog": REST}, "^catalog: type: only with table_format: iceberg"),
+        ({"table_format": "iceberg", "catalog": {"database": "lake"}}, "^catalog: type: give"),
+    ],
+)
+def test_a_router_without_a_valid_catalog_is_refused(given, error):
+    with pytest.raises(InvalidInput, match=error):
+        router_settings({}, **given)
