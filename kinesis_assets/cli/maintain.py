@@ -114,7 +114,7 @@ def _derived(opened: OpenStream) -> DerivedTable | None:
     """
     from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
 
-    format_ = opened.settings.derived_in(opened.names.raw_key.path[-1], opened.glue_settings)
+    format_ = opened.settings.derived_in(opened.names.raw_key.path[-1], opened.aws_settings)
     table = DerivedTable(opened.table.uri, role=opened.role, format=format_)
     try:
         table.snapshot()

@@ -114,7 +114,7 @@ def entry_of(
 
 
 def open_catalog(opened: OpenStream, connection: Connection, attempts: int = 1) -> GlueCatalog:
-    """Open the Data Catalog of a table, see `OpenStream.glue_settings`.
+    """Open the Data Catalog of a table, see `OpenStream.aws_settings`.
 
     Raises:
         CatalogFailed: Its client cannot be created.
@@ -122,7 +122,7 @@ def open_catalog(opened: OpenStream, connection: Connection, attempts: int = 1) 
     from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog  # noqa: PLC0415  # as above
 
     timing = ReadTiming(connect_timeout=_CONNECT_TIMEOUT, read_timeout=_READ_TIMEOUT)
-    return GlueCatalog(replace(opened.glue_settings(connection), timing=timing), attempts)
+    return GlueCatalog(replace(opened.aws_settings(connection), timing=timing), attempts)
 
 
 def check_catalog(check: CatalogCheck, state: CatalogState) -> CheckResult:

@@ -127,7 +127,7 @@ class Consumption:
 
     def format_in(self, opened: OpenStream) -> DerivedIn | None:
         """Return the format of the table, whose catalog is called as the stream is; None for Delta Lake."""
-        return None if self.format is None else self.format(opened.glue_settings)
+        return None if self.format is None else self.format(opened.aws_settings)
 
     def open_table(self, opened: OpenStream) -> DerivedTable:
         """Return the table, which may not exist yet, with the role of the stream."""

@@ -133,10 +133,10 @@ class OpenStream:
     @cached_property
     def raw_format(self) -> RawFormat | None:
         """What returns the format of the table; None for Delta Lake."""
-        return self.settings.format_of(self.names.raw_key.path[-1], self.glue_settings)
+        return self.settings.format_of(self.names.raw_key.path[-1], self.aws_settings)
 
-    def glue_settings(self, connection: Connection) -> ClientSettings:
-        """Return how AWS Glue is called for a table, by default in the region and the role of the stream."""
+    def aws_settings(self, connection: Connection) -> ClientSettings:
+        """Return how AWS is called for the catalog of a table: by default in the stream's region and role."""
         profile, role = self.kinesis.profile_name, self.role
         address = StreamAddress.parse(self.arn or self.name)
         region = connection.region_name or address.region_name(self.kinesis.region_name)

@@ -128,12 +128,25 @@ def _loader(data_path: str | None) -> Any:
     return create_loader(data_path)
 
 
-def sdk_client(settings: ClientSettings, attempts: int, service: str = "kinesis") -> Any:
-    """Create a client of a service that makes at most `attempts` attempts of each call."""
+def sdk_session(settings: ClientSettings) -> Any:
+    """Create a session with the profile, the region and the role of the settings.
+
+    Raises:
+        RoleNotAssumed: The role cannot be assumed.
+    """
     session = botocore.session.Session(profile=settings.profile_name)
-    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    # Unlike the other SDKs, Python's reads only AWS_DEFAULT_REGION.
+    if (region := settings.region_name or os.environ.get("AWS_REGION")) is not None:
+        session.set_config_variable("region", region)
     if settings.role is not None:
         session.register_component("credential_provider", credentials_of(settings.role))
+    return session
+
+
+def sdk_client(settings: ClientSettings, attempts: int, service: str = "kinesis") -> Any:
+    """Create a client of a service that makes at most `attempts` attempts of each call."""
+    session = sdk_session(settings)
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     config = Config(
         user_agent=session.user_agent(),  # otherwise the SDK computes it twice a call
         retries={"mode": "standard", "total_max_attempts": attempts},
@@ -141,10 +154,6 @@ def sdk_client(settings: ClientSettings, attempts: int, service: str = "kinesis"
         connect_timeout=settings.timing.connect_timeout,
         read_timeout=settings.timing.read_timeout,
     )
-    # Unlike the other SDKs, Python's reads only AWS_DEFAULT_REGION.
-    region_name = settings.region_name or os.environ.get("AWS_REGION")
     session.get_credentials()  # outside the lock: it may call the network. The session caches them.
     with _making_client:  # it modifies the loader's data
-        return session.create_client(
-            service, region_name=region_name, endpoint_url=settings.endpoint_url, config=config
-        )
+        return session.create_client(service, endpoint_url=settings.endpoint_url, config=config)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
     from kinesis_assets.table.snapshot import TableFiles
 
-    GlueSettings = Callable[[Connection], ClientSettings]
-    """Returns how AWS Glue is called for a table, see `OpenStream.glue_settings`."""
+    AwsSettings = Callable[[Connection], ClientSettings]
+    """Returns how AWS is called for the catalog of a table, see `OpenStream.aws_settings`."""
 
-    FormatOf = Callable[[GlueSettings], DerivedIn | None]
+    FormatOf = Callable[[AwsSettings], DerivedIn | None]
     """Returns the format of a derived table; None for Delta Lake."""
 
 TableFormat = Literal["delta", "iceberg"]
@@ -88,9 +88,6 @@ class IcebergCatalogSettings(CatalogSettings):
             raise InvalidInput(
                 "uri: has a password; give it in the environment, such as PGPASSWORD of PostgreSQL"
             )
-        refused = [name for name in Connection._fields if getattr(self, name) is not None]
-        if refused and self.type != "glue":
-            raise InvalidInput(f"{refused[0]}: only of a catalog of the type glue")
         return self
 
 
@@ -111,9 +108,25 @@ def _check_iceberg(catalog: Mapping[str, str]) -> tuple[IcebergCatalogSettings, 
         if _S3_TABLES.search(str(catalog.get(name, ""))):
             raise InvalidInput(f"catalog: {name}: {_WITHOUT_S3_TABLES}")
     try:
-        return IcebergCatalogSettings(**named), properties
+        settings = IcebergCatalogSettings(**named)
     except InvalidInput as error:
         raise InvalidInput(f"catalog: {error}") from None
+    given = [name for name in Connection._fields if getattr(settings, name) is not None]
+    if given and not _is_of_aws(settings, properties):
+        raise InvalidInput(
+            f"catalog: {given[0]}: only of a catalog of the type glue, or rest with {_SIGNED}: 'true'"
+        )
+    return settings, properties
+
+
+_SIGNED = "rest.sigv4-enabled"
+
+
+def _is_of_aws(catalog: IcebergCatalogSettings, properties: Mapping[str, str]) -> bool:
+    """Return whether a catalog is called with the credentials of a role, a profile or the process."""
+    return catalog.type == "glue" or (
+        catalog.type == "rest" and properties.get(_SIGNED, "").lower() == "true"
+    )
 
 
 _WITHOUT_S3_TABLES = (
@@ -162,20 +175,20 @@ def entry_of(catalog: Mapping[str, str], place: Place, asset: str) -> tuple[obje
         catalog: The setting `catalog` of the table.
         asset: The last part of its asset key.
     """
-    if "type" in catalog:
-        iceberg, properties = _check_iceberg(catalog)
-        if iceberg.type != "glue":
-            stored = iceberg.catalog_name if iceberg.type == "sql" else None
-            address = (iceberg.type, iceberg.uri, iceberg.warehouse, stored, *sorted(properties.items()))
-            return (*address, iceberg.database, iceberg.name_of(asset))
-        settings: CatalogSettings | None = iceberg
-    else:
-        settings, properties = catalog_of(catalog), {}
+    found: tuple[CatalogSettings | None, Mapping[str, str]]
+    found = _check_iceberg(catalog) if "type" in catalog else (catalog_of(catalog), {})
+    settings, properties = found
     if settings is None:
         return None
+    name = (settings.database, settings.name_of(asset))
+    address: tuple[object, ...] = (properties.get("glue.id"), properties.get("glue.endpoint"))
+    if isinstance(settings, IcebergCatalogSettings) and settings.type != "glue":
+        stored = settings.catalog_name if settings.type == "sql" else None
+        address = (settings.type, settings.uri, settings.warehouse, stored, *sorted(properties.items()))
+        if not _is_of_aws(settings, properties):
+            return (*address, *name)
     region, role = settings.region_name or place.region_name, settings.role_arn or place.role_arn
-    address = (region, role, place.profile_name, properties.get("glue.id"), properties.get("glue.endpoint"))
-    return (*address, settings.database, settings.name_of(asset))
+    return (*address, region, role, place.profile_name, *name)
 
 
 class TableInFormat(RegisteredTable):
@@ -192,8 +205,8 @@ class TableInFormat(RegisteredTable):
         description="Of a Delta table, where it is registered in the AWS Glue Data Catalog: a map with "
         "database, and perhaps name, region_name, role_arn and external_id, see docs/catalog.md. By default "
         "it is not. Of an Iceberg table, its catalog: a map with type, database, and perhaps name, uri, "
-        "warehouse, catalog_name and properties of pyiceberg, and of the type glue region_name, role_arn and "
-        "external_id, see docs/iceberg.md.",
+        "warehouse, catalog_name and properties of pyiceberg, and of a catalog of AWS region_name, role_arn "
+        "and external_id, see docs/iceberg.md.",
         examples=[{"database": "lake"}],
     )
     keep_snapshots: int = Field(
@@ -259,28 +272,28 @@ class TableInFormat(RegisteredTable):
         settings, _ = _check_iceberg(self.catalog)
         return f"{settings.database}.{settings.name_of(asset)}"
 
-    def iceberg_catalog(self, asset: str, glue_settings: GlueSettings) -> IcebergCatalog:
+    def iceberg_catalog(self, asset: str, aws_settings: AwsSettings) -> IcebergCatalog:
         """Return the catalog of an Iceberg table. The first argument is as above."""
         settings, properties = _check_iceberg(self.catalog)
         return _catalog(
             settings,
             properties,
             settings.name_of(asset),
-            glue_settings(settings.connection),
+            aws_settings(settings.connection),
             snapshots_kept=self.keep_snapshots,
             snapshot_hours=self.keep_snapshot_hours,
         )
 
-    def derived_in(self, asset: str, glue_settings: GlueSettings) -> DerivedIn | None:
+    def derived_in(self, asset: str, aws_settings: AwsSettings) -> DerivedIn | None:
         """Return the format of a derived table; None for Delta Lake. The arguments are as above."""
-        return DerivedIn(partial(_derived_format, self, asset, glue_settings)) if self.is_iceberg else None
+        return DerivedIn(partial(_derived_format, self, asset, aws_settings)) if self.is_iceberg else None
 
 
 def _catalog(
     settings: IcebergCatalogSettings,
     properties: Mapping[str, str],
     name: str,
-    glue: ClientSettings,
+    aws: ClientSettings,
     **snapshots: int,
 ) -> IcebergCatalog:
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog  # noqa: PLC0415  # loads pyiceberg
@@ -293,7 +306,7 @@ def _catalog(
         warehouse=settings.warehouse,
         catalog_name=settings.catalog_name,
         properties=properties,
-        glue=glue,
+        aws=aws,
         **snapshots,
     )
 
@@ -303,7 +316,7 @@ def catalog_to_read(catalog: Mapping[str, str], role: AssumedRole | None) -> Ice
 
     Args:
         catalog: The setting `catalog` of the table, with its name.
-        role: The role that calls AWS Glue, unless the setting names another one.
+        role: The role that calls a catalog of AWS, unless the setting names another one.
 
     Raises:
         InvalidInput: A setting is unknown, missing or invalid, or pyiceberg is missing.
@@ -321,8 +334,8 @@ def catalog_to_read(catalog: Mapping[str, str], role: AssumedRole | None) -> Ice
         role = AssumedRole(
             connection.role_arn, session, connection.external_id, region_name=connection.region_name
         )
-    glue = ClientSettings(connection.region_name, role=role)
-    return _catalog(settings, properties, settings.name, glue)
+    aws = ClientSettings(connection.region_name, role=role)
+    return _catalog(settings, properties, settings.name, aws)
 
 
 class RawTableFormat(TableInFormat):
@@ -336,12 +349,12 @@ class RawTableFormat(TableInFormat):
         examples=["iceberg"],
     )
 
-    def format_of(self, asset: str, glue_settings: GlueSettings) -> RawFormat | None:
+    def format_of(self, asset: str, aws_settings: AwsSettings) -> RawFormat | None:
         """Return what opens the table in its format; None for Delta Lake.
 
         The arguments are those of `iceberg_catalog`.
         """
-        return partial(_iceberg_format, self, asset, glue_settings) if self.is_iceberg else None
+        return partial(_iceberg_format, self, asset, aws_settings) if self.is_iceberg else None
 
 
 class DerivedTableFormat(TableInFormat):
@@ -361,14 +374,14 @@ class DerivedTableFormat(TableInFormat):
 
 
 def _iceberg_format(
-    settings: RawTableFormat, asset: str, glue_settings: GlueSettings, table: TableFiles
+    settings: RawTableFormat, asset: str, aws_settings: AwsSettings, table: TableFiles
 ) -> OpenFormat:
     from kinesis_assets.table.iceberg.raw_table import IcebergFormat  # noqa: PLC0415  # loads pyiceberg
 
-    return IcebergFormat(table, settings.iceberg_catalog(asset, glue_settings))
+    return IcebergFormat(table, settings.iceberg_catalog(asset, aws_settings))
 
 
-def _derived_format(settings: TableInFormat, asset: str, glue_settings: GlueSettings, table: Any) -> Any:
+def _derived_format(settings: TableInFormat, asset: str, aws_settings: AwsSettings, table: Any) -> Any:
     from kinesis_assets.derive.iceberg_table import IcebergDerived  # noqa: PLC0415  # loads pyiceberg
 
-    return IcebergDerived(table, settings.iceberg_catalog(asset, glue_settings))
+    return IcebergDerived(table, settings.iceberg_catalog(asset, aws_settings))

@@ -14,6 +14,7 @@ from kinesis_assets.errors import (
     CommitUnknown,
     KinesisAssetsError,
     PositionsUnreadable,
+    RoleNotAssumed,
     TableUnreachable,
     reason_of,
 )
@@ -57,6 +58,10 @@ class _Step(Protocol[_Outcome_co]):
     def __call__(self, *, may_commit: bool) -> _Outcome_co | None: ...
 
 
+_UNKNOWN = (TableUnreachable, RoleNotAssumed)
+"""The package's errors after which a try may have committed. Roles are assumed for repeated requests too."""
+
+
 def commit_until_known(table: StoredTable, step: _Step[_Outcome_co]) -> _Outcome_co:
     """Repeat a step until it returns the outcome of the commit, as often as the table's policy allows.
 
@@ -85,7 +90,7 @@ def commit_until_known(table: StoredTable, step: _Step[_Outcome_co]) -> _Outcome
             clock.sleep(retries.overtaken.wait(1))
             continue
         except Exception as raised:
-            if isinstance(raised, KinesisAssetsError) and not isinstance(raised, TableUnreachable):
+            if isinstance(raised, KinesisAssetsError) and not isinstance(raised, _UNKNOWN):
                 raise
             if last:
                 raise CommitUnknown(
@@ -97,7 +102,7 @@ def commit_until_known(table: StoredTable, step: _Step[_Outcome_co]) -> _Outcome
             error = raised
             # A refused read is no proof: the previous try may have committed.
             refusal = None
-            if not isinstance(raised, TableUnreachable):
+            if not isinstance(raised, _UNKNOWN):
                 refusal = not_writable(table.uri, raised, "Nothing was committed.")
             refused = [] if refusal is None else [*refused, refusal]
             tries += 1

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pyiceberg.exceptions
 from botocore.exceptions import BotoCoreError, ClientError
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import BOTOCORE_SESSION, load_catalog
 
 from kinesis_assets.errors import InvalidInput, RoleNotAssumed, TableUnreachable, reason_of
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -35,7 +35,8 @@ class IcebergCatalog:
         uri: The address of the catalog: a database URL of SQLAlchemy, or the URL of a REST catalog.
         warehouse: The warehouse, if the catalog needs one.
         properties: Further properties of the catalog, as in pyiceberg.
-        glue: The region, the profile and the role with which AWS Glue is called.
+        aws: The region, the profile and the role with which AWS Glue is called, and with which requests to a
+            REST catalog are signed.
         catalog_name: The name of the catalog, which a SQL catalog stores: all its clients must use the same.
         snapshots_kept: How many snapshots of the table are kept at least, the newest ones.
         snapshot_hours: For how many hours others are kept.
@@ -47,7 +48,7 @@ class IcebergCatalog:
     uri: str | None = None
     warehouse: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    glue: ClientSettings = field(default_factory=ClientSettings)
+    aws: ClientSettings = field(default_factory=ClientSettings)
     catalog_name: str = "kinesis-assets"
     snapshots_kept: int = 50
     snapshot_hours: float = 0.0
@@ -57,24 +58,27 @@ class IcebergCatalog:
         """The name of the table in the catalog."""
         return (*self.namespace.split("."), self.name)
 
-    def access(self, folder: TableFolder) -> dict[str, str]:
-        """Return the properties of pyiceberg with which a table's files and AWS Glue are reached now.
+    def open(self, access: Mapping[str, str]) -> Catalog:
+        """Return a client of the catalog.
+
+        Args:
+            access: How the files of the table are read and written, see `store_properties`.
 
         Raises:
             RoleNotAssumed: A role cannot be assumed.
         """
-        return _store_properties(folder) | (_glue_properties(self.glue) if self.type == "glue" else {})
-
-    def open(self, access: Mapping[str, str]) -> Catalog:
-        """Return a client of the catalog. The argument is what `access` returns."""
         settings = {"type": self.type, "uri": self.uri, "warehouse": self.warehouse}
         properties = {**_given(settings), **access, **self.properties, **_ALL_SNAPSHOTS}
         if self.type == "rest":
             from kinesis_assets.table.iceberg.rest_catalog import open_rest_catalog  # noqa: PLC0415  # as below
 
-            return open_rest_catalog(self.catalog_name, properties)
-        if self.type != "sql":
-            return load_catalog(self.catalog_name, **properties)
+            return open_rest_catalog(self.catalog_name, properties, self.aws)
+        if self.type == "glue":
+            from kinesis_assets.kinesis.sdk import sdk_session  # noqa: PLC0415  # as below
+
+            session = sdk_session(self.aws)
+            region = _given({"glue.region": session.get_config_variable("region")})
+            return load_catalog(self.catalog_name, **{**region, **properties, BOTOCORE_SESSION: session})
         from sqlalchemy.exc import DBAPIError  # noqa: PLC0415  # only a SQL catalog needs it
 
         try:
@@ -87,34 +91,25 @@ _ALL_SNAPSHOTS = {"snapshot-loading-mode": "all"}
 """Each commit expires snapshots, and vacuum deletes files that no snapshot names, so all must be loaded."""
 
 
-def _store_properties(folder: TableFolder) -> dict[str, str]:
-    """Return the properties with which pyiceberg reads and writes a table's files, as Arrow does."""
+def store_properties(folder: TableFolder) -> dict[str, str]:
+    """Return the properties with which pyiceberg reads and writes a table's files now, as Arrow does.
+
+    Raises:
+        RoleNotAssumed: The role of the folder cannot be assumed.
+    """
     if folder.bucket is None:
         return {}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    found = {"s3.endpoint": endpoint, "s3.region": region, **_keys("s3", folder.storage_options())}
-    return _given(found)
-
-
-def _glue_properties(settings: ClientSettings) -> dict[str, str]:
-    """Return the properties with which pyiceberg calls AWS Glue, as `sdk.sdk_client` does."""
-    region = settings.region_name or os.environ.get("AWS_REGION")
-    if settings.role is None:
-        return _given({"glue.region": region, "glue.profile-name": settings.profile_name})
-    from kinesis_assets.table.store.role_store import options_of  # noqa: PLC0415  # only roles need it
-
-    return _given({"glue.region": region, **_keys("glue", options_of(settings.role))})
-
-
-def _keys(service: str, options: Mapping[str, str] | None) -> dict[str, str | None]:
-    """Return the properties with the credentials that the options of delta-rs have."""
-    found = options or {}
-    return {
-        f"{service}.access-key-id": found.get("AWS_ACCESS_KEY_ID"),
-        f"{service}.secret-access-key": found.get("AWS_SECRET_ACCESS_KEY"),
-        f"{service}.session-token": found.get("AWS_SESSION_TOKEN"),
+    options = folder.storage_options() or {}  # those of delta-rs
+    found = {
+        "s3.endpoint": endpoint,
+        "s3.region": region,
+        "s3.access-key-id": options.get("AWS_ACCESS_KEY_ID"),
+        "s3.secret-access-key": options.get("AWS_SECRET_ACCESS_KEY"),
+        "s3.session-token": options.get("AWS_SESSION_TOKEN"),
     }
+    return _given(found)
 
 
 def _given(properties: Mapping[str, str | None]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from kinesis_assets.table.iceberg.catalog import (
     iceberg_errors,
     location_of,
     relative,
+    store_properties,
 )
 from kinesis_assets.table.iceberg.manifests import FORMAT_VERSION
 from kinesis_assets.table.store.storage import has_metadata_of
@@ -144,7 +145,7 @@ class TableInCatalog:
 
     def _client(self) -> Catalog:
         """Return the client of the catalog. It is replaced when the credentials of a role are refreshed."""
-        access = self.catalog.access(self._table.folder)
+        access = store_properties(self._table.folder)
         if self._opened is None or self._opened[0] != access:
             self._opened = access, self.catalog.open(access)
         return self._opened[1]

@@ -246,3 +246,7 @@ def test_two_iceberg_tables_with_one_name_in_a_catalog_are_refused():
     rest = {"type": "rest", "uri": "https://catalog.example", "database": "lake"}
     with pytest.raises(InvalidInput, match=r"have the same entry lake\.clicks_raw"):
         streams("eu-west-1", "us-east-1", format="iceberg", catalog=rest).get_repository_def()
+    signed = {**rest, "rest.sigv4-enabled": "true"}  # the same URL in another region or account
+    streams("eu-west-1", "us-east-1", format="iceberg", catalog=signed).get_repository_def()
+    with pytest.raises(InvalidInput, match=r"have the same entry lake\.clicks_raw"):
+        streams("eu-west-1", "eu-west-1", format="iceberg", catalog=signed).get_repository_def()

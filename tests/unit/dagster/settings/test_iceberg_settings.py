@@ -52,14 +52,14 @@ def test_glue_is_called_as_the_catalog_says(kind):
     glue = {"type": "glue", "database": "lake", "region_name": "eu-central-1", "role_arn": role}
     connections = []
 
-    def glue_settings(connection):
+    def aws_settings(connection):
         connections.append(connection)
         return ClientSettings(connection.region_name)
 
     given = settings(catalog=glue) if kind == "raw" else derived_settings(catalog=glue)
-    found = given.iceberg_catalog("clicks_raw", glue_settings)
+    found = given.iceberg_catalog("clicks_raw", aws_settings)
     assert connections == [("eu-central-1", role, None)]
-    assert found.glue == ClientSettings("eu-central-1")
+    assert found.aws == ClientSettings("eu-central-1")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_glue_is_called_as_the_catalog_says(kind):
         ({"catalog": {**REST, "databse": "lake"}}, "databse"),
         (
             {"catalog": {**REST, "role_arn": "arn:aws:iam::111122223333:role/r"}},
-            "role_arn: only of a catalog",
+            "role_arn: only of a catalog of the type glue, or rest with rest.sigv4-enabled: 'true'",
         ),
         ({"catalog": {"type": "glue", "database": "lake", "glue.region": "eu-west-1"}}, "as region_name"),
         ({"format": "delta"}, "catalog: type: only with format: iceberg"),
@@ -108,6 +108,12 @@ def test_glue_is_called_as_the_catalog_says(kind):
 def test_invalid_settings_are_refused(given, error):
     with pytest.raises(InvalidInput, match=error):
         settings(**given)
+
+
+def test_a_rest_catalog_that_requires_signatures_may_have_a_role():
+    role = "arn:aws:iam::111122223333:role/r"
+    found = settings(catalog={**REST, "rest.sigv4-enabled": "true", "role_arn": role})
+    assert found.name_in_catalog("clicks_raw") == "lake.clicks_raw"
 
 
 def test_an_iceberg_table_has_no_check_of_an_entry_of_a_delta_table():

@@ -13,7 +13,13 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import ListType, NestedField, StringType, StructType
 
-from kinesis_assets.errors import CommitOvertaken, TableMissing, TableRewritten, TableUnsuitable
+from kinesis_assets.errors import (
+    CommitOvertaken,
+    RoleNotAssumed,
+    TableMissing,
+    TableRewritten,
+    TableUnsuitable,
+)
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.iceberg import version
@@ -81,6 +87,7 @@ def compact(table):
         CommitFailedException("409 after a success"),
         CommitStateUnknownException("500 after a success"),
         OSError("the response was lost"),
+        RoleNotAssumed("credentials expired before the SDK repeated the request"),
     ],
 )
 def test_a_commit_whose_response_is_lost_is_made_once_and_its_manifests_stay(table, monkeypatch, error):
