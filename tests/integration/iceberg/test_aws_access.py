@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import boto3
+import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table
+from kinesis_assets.dagster.checked_table import checked_tables
+from kinesis_assets.dagster.checks.derived_evaluation import DerivedState
 from kinesis_assets.dagster.consumption import consumption_of
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.errors import TableUnreachable
@@ -104,10 +107,14 @@ def test_tables_are_created_as_the_catalog_says_and_else_as_the_stream(
 
     consumption = consumption_of(ids)
     assert consumption is not None
+    merged = dg.Definitions.merge(definitions, dg.Definitions(assets=[ids])).get_repository_def()
     with StreamProject("clicks", definitions).open_stream() as opened:
         assert opened.table.create_if_missing().version == 0
         created = consumption.open_table(opened).open_or_create("source", COLUMNS, [])
-    assert created.version == 0
+        (checked,) = checked_tables(merged.assets_defs_by_key, opened)
+    found = DerivedState.of(checked).snapshot
+    assert found is not None
+    assert found.id == created.id
     assert [places_of(each["database"]) for each in (raw, derived)] == [[place], [place]]
 
 
