@@ -2,7 +2,7 @@
 
 `python tests/mutations [MODULE...]` makes one small mistake at a time, in memory: no file is changed. Each
 mutant is a fork of one process that has collected the tests. It executes those that call the function with
-the mistake, the quickest first, until one fails.
+the mistake, first those that are named for the module, then the quickest, until one fails.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ TABLES = [
     "ingest/test_table_identity.py",
     "ingest/test_recreated_stream.py",
 ]
+LOSSES = ["ingest/test_data_loss.py", "ingest/test_continuing_after_loss.py"]
 TESTS = {
     "ingest/manifest.py": ["security", "ingest/test_manifest.py"],
     "ingest/plan.py": ["ingest"],
     "ingest/run.py": ["ingest"],
     "ingest/shard_lists.py": ["ingest"],
-    "kinesis/data_loss.py": ["kinesis/reading"],
+    "kinesis/data_loss.py": ["kinesis/reading", *LOSSES],
     "table/commits/commit.py": [*TABLES, "ingest/test_allowance.py", "operations/adopt"],
     "table/commits/commit_loop.py": TABLES,
     "table/positions/merge.py": COMMITS,
@@ -58,13 +59,13 @@ MOST = int(os.environ.get("MOST", "1000"))
 """The maximum number of mutants of a module. They are spread over it."""
 
 SECONDS = 30.0
-"""How long the tests of one mutant may take without the mistake. Those after them are left out."""
+"""How much CPU time the tests of one mutant may take without the mistake. Those after them are left out."""
 
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=quick", "--timeout=120"]
 LOCAL = ROOT / ".local" / "mutations"
 
 Calls = dict[str, dict[str, float]]
-"""By function, as file and line, the tests that call it and how long each takes."""
+"""By function, as file and line, the tests that call it and how much CPU time each takes."""
 
 
 class Recorded:
@@ -79,14 +80,14 @@ class Recorded:
     def execute(self, items: list[pytest.Item], *, traced: bool) -> None:
         """Execute tests; unless they are traced, until one fails."""
         for item, following in zip(items, [*items, None][1:], strict=True):
-            self._now, since = set(), time.monotonic()
+            self._now, since = set(), time.process_time()
             trace = self._trace if traced else None
             threading.settrace(trace)
             sys.settrace(trace)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             sys.settrace(None)
             for function in self._now:
-                self.calls.setdefault(function, {})[item.nodeid] = time.monotonic() - since
+                self.calls.setdefault(function, {})[item.nodeid] = time.process_time() - since
             if self.failed and not traced:
                 return
 
@@ -182,11 +183,13 @@ def spread(found: list[Mutant]) -> list[Mutant]:
 
 
 def tests_of(calls: Calls, path: str, mutant: Mutant) -> list[str]:
-    """Return the tests of a mutant, the quickest first."""
+    """Return the tests of a mutant: those that are named for the module, then the quickest."""
+    named = Path("tests/unit", path).with_name(f"test_{Path(path).name}").as_posix()
     taken: list[str] = []
     total = 0.0
     for test, seconds in sorted(
-        calls.get(f"{PACKAGE / path}:{mutant.function}", {}).items(), key=lambda each: each[1]
+        calls.get(f"{PACKAGE / path}:{mutant.function}", {}).items(),
+        key=lambda each: (not each[0].startswith(f"{named}::"), each[1]),
     ):
         total += seconds
         if taken and total > SECONDS:
