@@ -1,11 +1,15 @@
-"""Shards that a run requests, and those it waits for."""
+"""Shards that a run requests, those it waits for, and what its plan says of each."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from kinesis_assets.errors import ParentUnfinished, ShardUnknown
 from kinesis_assets.ingest.outcome import ShardState
+from kinesis_assets.ingest.plan import gaps_to_fill
+from kinesis_assets.kinesis.data_loss import Gap
 from support.run_results import states
 from support.shard_lists import omit_shards
 
@@ -18,6 +22,40 @@ def test_only_the_requested_shards_are_read(bench, faults):
     assert bench.items == [1]
     assert states(result) == {second: ShardState.COMMITTED}
     assert faults.count("GetRecords", first) == 0
+
+
+def test_the_shard_whose_unread_records_expire_first_is_read_first(bench):
+    first, second = bench.create(2)
+    bench.run()
+    bench.later(hours=1)
+    bench.run([first])
+    assert [*bench.plan().ranges] == [second, first]
+
+
+def test_a_lower_retention_is_recorded_for_unfinished_shards_only(bench):
+    (parent,) = bench.create()
+    bench.set_retention(48)
+    bench.put(0)
+    children = bench.split(parent)
+    bench.run()
+    assert bench.plan().lowered == {}
+    bench.set_retention(24)
+    assert bench.plan().lowered.keys() == {*children}
+
+
+def test_what_a_catch_up_has_skipped_is_to_be_filled_and_an_accepted_gap_is_not(bench):
+    first, second = bench.create(2)
+    bench.run()
+    positions = bench.positions
+    at = positions.shards[first]
+    skipped = Gap(after=at.position, since=None, next_sequence_number=None, until=bench.now, to_fill=True)
+    gaps = {first: skipped, second: msgspec.structs.replace(skipped, to_fill=False)}
+    shards = {
+        shard_id: msgspec.structs.replace(positions.shards[shard_id], gaps=(gap,))
+        for shard_id, gap in gaps.items()
+    }
+    left = gaps_to_fill(bench.table.snapshot(), positions.identity, shards)
+    assert {shard_id: [*gaps] for shard_id, gaps in left.items()} == {first: [skipped]}
 
 
 def test_an_unknown_shard_fails_and_the_others_commit(bench):
