@@ -10,6 +10,8 @@ import pytest
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
+from kinesis_assets.ingest.plan import current_shards
+from support.shard_lists import omit_shards
 from support.stream_names import shard_partitions
 from support.timing import READING, set_timing
 
@@ -72,6 +74,24 @@ def test_an_incomplete_list_creates_no_table(bench, faults, fault, error):
         bench.plan(shard_ids)
     with pytest.raises(TableMissing):
         bench.table.snapshot()
+
+
+def test_no_shards_of_a_first_list_without_a_parent_are_believed(bench, faults):
+    (parent,) = bench.create()
+    bench.split(parent)
+    omit_shards(faults, parent)
+    with pytest.raises(ShardListIncomplete, match=parent):
+        current_shards(bench.client.listing(), bench.table)
+
+
+def test_no_shards_of_a_list_without_a_new_parent_are_believed(bench, faults):
+    (shard,) = bench.create()
+    bench.run()
+    parent, _ = bench.split(shard)
+    bench.split(parent, part=0.25)
+    omit_shards(faults, parent)
+    with pytest.raises(ShardListIncomplete, match=parent):
+        current_shards(bench.client.listing(), bench.table)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from kinesis_assets.errors import DataLost, StreamRecreated
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.run import execute_run
+from kinesis_assets.ingest.shard_lists import check_list
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.table.positions.positions import Predecessor
@@ -49,6 +50,15 @@ def test_every_run_fails_on_a_recreated_stream_until_a_policy_is_chosen(bench, r
         assert f"created at {identity(bench).created:%Y-%m-%dT%H:%M:%SZ}" in str(caught.value)
         assert "on_recreated: restart" in str(caught.value)
     assert (bench.version, bench.items) == (before, [1])
+
+
+def test_a_list_of_the_new_stream_is_not_that_of_the_positions(bench, recreate):
+    bench.create()
+    bench.run()
+    positions = bench.positions
+    recreate()
+    with pytest.raises(StreamRecreated):
+        check_list(bench.client.listing(), positions, bench.table.uri)
 
 
 def test_a_stream_older_than_the_one_in_the_table_is_refused_even_with_restart(bench, faults):
