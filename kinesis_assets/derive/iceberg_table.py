@@ -16,9 +16,10 @@ from kinesis_assets.derive.derived_table import (
     DerivedSnapshot,
     DerivedTable,
 )
+from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.format import DerivedIn
-from kinesis_assets.table.iceberg.column_ids import evolved, grows, storable, with_ids
+from kinesis_assets.table.iceberg.column_ids import evolved, grows, other_name, storable, with_ids
 from kinesis_assets.table.iceberg.derived_version import DerivedInCatalog, IcebergDerivedVersion
 from kinesis_assets.table.iceberg.opening import TableInCatalog
 from kinesis_assets.table.iceberg.raw_table import IcebergFormat
@@ -73,8 +74,18 @@ class IcebergDerived(DerivedFormat):
         """Check nothing: the catalog compares and sets."""
 
     def storable(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return columns with wider types in place of those that Iceberg lacks, see `DerivedFormat`."""
+        """Return columns with wider types in place of those that Iceberg lacks, see `DerivedFormat`.
+
+        Raises:
+            InvalidInput: Other programs would give one of them another name when they write files again.
+        """
         widened: dict[str, Any] = storable(schema)
+        if (pair := other_name(evolved(None, widened))) is not None:
+            raise InvalidInput(
+                f"table {self._table.uri}: the column {pair[0]} would be called {pair[1]} in files that "
+                "other programs write, as in a compaction. Nothing was written. In Iceberg tables, use "
+                "letters, digits and underscores, and no digit first"
+            )
         return widened
 
     def can_grow(self, old: Any, new: Any) -> bool:

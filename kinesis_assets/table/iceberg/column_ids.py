@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -99,6 +99,17 @@ def _kind_of(kind: IcebergType) -> Any:
     if isinstance(kind, DecimalType):
         return f"decimal({kind.precision},{kind.scale})"
     return _NAMES[str(kind)]
+
+
+def other_name(schema: Schema) -> tuple[str, str] | None:
+    """Return a column, or a part of one, that writers of Iceberg call otherwise in files; and how.
+
+    They do so if its name has other characters than letters, digits and underscores, or begins with a digit.
+    None if there is no such column.
+    """
+    in_files = sanitize_column_names(schema).column_names
+    pairs = zip(schema.column_names, in_files, strict=True)
+    return next((pair for pair in pairs if pair[0] != pair[1]), None)
 
 
 def evolved(before: Schema | None, columns: Mapping[str, Any], *, last_id: int = 0) -> Schema:

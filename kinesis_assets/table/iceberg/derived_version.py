@@ -18,7 +18,7 @@ from pyiceberg.types import DateType, PrimitiveType
 
 from kinesis_assets.errors import SchemaChangeRefused, TableUnsuitable
 from kinesis_assets.table.iceberg.catalog import iceberg_errors
-from kinesis_assets.table.iceberg.column_ids import columns_of, evolved
+from kinesis_assets.table.iceberg.column_ids import columns_of, evolved, other_name
 from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE
 from kinesis_assets.table.iceberg.history import number_of
 from kinesis_assets.table.iceberg.opening import TableInCatalog
@@ -58,8 +58,15 @@ class IcebergDerivedVersion(IcebergVersion, WritableVersion):
         """The columns of its rows, as in Delta's metadata.
 
         Raises:
-            TableUnsuitable: Another program has added one of a type that derived tables do not have.
+            TableUnsuitable: Another program has added one with a name or of a type that derived tables do not
+                have.
         """
+        if (pair := other_name(self.iceberg.schema())) is not None:
+            raise TableUnsuitable(
+                self.uri,
+                f"has the column {pair[0]}, which other programs call {pair[1]} in their files, and files "
+                "are read by name; nothing was changed. Rename it",
+            )
         try:
             return columns_of(self.iceberg.schema())
         except ValueError as error:
@@ -102,9 +109,13 @@ class IcebergDerivedVersion(IcebergVersion, WritableVersion):
     def is_compacted_since(self, base: int) -> bool:
         """Return whether later snapshots only moved rows, see `WritableVersion`."""
         later = [snapshot for snapshot in self._ancestors if number_of(snapshot) > base]
-        return self._cut(base) is None and all(
-            snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
-            for snapshot in later
+        return (
+            self._cut(base) is None
+            and not self._rollbacks(base)
+            and all(
+                snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
+                for snapshot in later
+            )
         )
 
     def refuse_partition_change(self, columns: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 from pyiceberg.typedef import Record
-from pyiceberg.types import PrimitiveType, TimestamptzType
+from pyiceberg.types import PrimitiveType, TimestampType, TimestamptzType
 
 from kinesis_assets.errors import TableUnsuitable
 from kinesis_assets.table.data_file import FIELD_IDS, STATISTICS, TableFile
@@ -113,11 +113,18 @@ def table_file(uri: str, table: Table, file: IcebergFile, columns: Sequence[str]
 
 
 def _bound(field: NestedField | None, bounds: Mapping[int, bytes]) -> Any:
+    """Return a smallest or greatest value; None if it is unknown, or a time after the year 9999."""
     value = None if field is None else bounds.get(field.field_id)
     if field is None or value is None or not isinstance(field.field_type, PrimitiveType):
         return None
     found: Any = from_bytes(field.field_type, value)
-    return _EPOCH + timedelta(microseconds=found) if isinstance(field.field_type, TimestamptzType) else found
+    if not isinstance(field.field_type, TimestampType | TimestamptzType):
+        return found
+    epoch = _EPOCH if isinstance(field.field_type, TimestamptzType) else _EPOCH.replace(tzinfo=None)
+    try:
+        return epoch + timedelta(microseconds=found)
+    except OverflowError:
+        return None
 
 
 def added_file(location: str, file: DataFile) -> IcebergFile:

@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
@@ -54,6 +59,28 @@ def expire_all_but_current(table: Table) -> None:
         table.maintenance.expire_snapshots().by_ids(old).commit()
 
 
+class _Compaction(_OverwriteFiles):
+    """A commit that replaces files by others with the same rows, which pyiceberg does not make by itself."""
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        found = super()._summary(snapshot_properties)
+        return Summary(Operation.REPLACE, **found.additional_properties)
+
+
+def compact(table: Table) -> None:
+    """Write all rows to one new file for each partition with pyiceberg, as Spark's procedure does."""
+    table = table.refresh()
+    rows = table.scan().to_arrow()
+    with (
+        table.transaction() as transaction,
+        _Compaction(Operation.OVERWRITE, transaction, table.io) as compaction,
+    ):
+        for task in table.scan().plan_files():
+            compaction.delete_data_file(task.file)
+        for file in _dataframe_to_data_files(table.metadata, rows, table.io):
+            compaction.append_data_file(file)
+
+
 class SparkMaintenance:
     """The procedures of Iceberg's runtime for Spark, on one table."""
 
@@ -75,6 +102,10 @@ class SparkMaintenance:
         later = datetime.now(UTC) + timedelta(days=1)
         self._call("expire_snapshots", f"older_than => {_timestamp(later)}, retain_last => 1")
 
+    def roll_back(self, snapshot_id: int) -> None:
+        """Make an earlier snapshot the current one again. The properties of the table stay."""
+        self._call("rollback_to_snapshot", f"snapshot_id => {snapshot_id}")
+
     def remove_orphan_files(self) -> list[str]:
         """Delete the files older than a day that no snapshot has, and return their locations."""
         day_ago = datetime.now(UTC) - timedelta(days=1, minutes=1)
@@ -94,10 +125,13 @@ def _timestamp(moment: datetime) -> str:
     return f"timestamp '{moment:%Y-%m-%d %H:%M:%S}'"
 
 
-def remove_unreferenced(table: Table) -> list[Path]:
+def remove_unreferenced(table: Table, *, keeps_hidden: bool = False) -> list[Path]:
     """Delete the files on this machine's disk to which no snapshot refers, whatever their age.
 
     This is what S3 Tables does after days. The table's current metadata file and those in its log stay.
+
+    Args:
+        keeps_hidden: Whether files stay whose folder begins with an underscore, as Spark leaves them.
 
     Returns:
         What was deleted.
@@ -109,8 +143,14 @@ def remove_unreferenced(table: Table) -> list[Path]:
         for manifest in snapshot.manifests(table.io):
             kept.add(manifest.manifest_path)
             kept.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
-    paths = {_path(location) for location in kept}
-    removed = [path for path in _path(table.location()).rglob("*") if path.is_file() and path not in paths]
+    paths, folder = {_path(location) for location in kept}, _path(table.location())
+    removed = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and path not in paths
+        and not (keeps_hidden and path.relative_to(folder).parts[0].startswith("_"))
+    ]
     for path in removed:
         path.unlink()
     return removed

@@ -8,6 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import FileFormat
+from pyiceberg.typedef import Record
 from pyiceberg.types import StringType, UUIDType
 
 from kinesis_assets.derive.commit import commit
@@ -21,12 +24,14 @@ from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import (
     CursorConflict,
+    InvalidInput,
     SchemaChangeRefused,
     TableRewritten,
     TableUnsuitable,
     UpsertOvertaken,
 )
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.iceberg.manifests import table_file
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits, State
 from support.formats import SNAPSHOTS_KEPT, derived_iceberg, iceberg_of
 from support.iceberg import foreign
@@ -265,6 +270,22 @@ def test_a_column_of_another_program_with_another_type_is_refused(derived):
         derived.append(*ROWS)
 
 
+@pytest.mark.parametrize("name", ["order-id", "1st"])
+def test_a_column_is_refused_that_other_programs_call_otherwise_in_files(derived, name):
+    """They would write it under another name, and it would be null once the file is read by name."""
+    with pytest.raises(InvalidInput, match=f"the column {name} would be called "):
+        derived.table.format.storable(columns_of(**{name: "long"}))
+    foreign.add_column(iceberg_of(derived.table), name, StringType())
+    with pytest.raises(TableUnsuitable, match=f"the column {name}, which other programs call "):
+        derived.append(*ROWS)
+
+
+def test_a_part_of_a_column_is_refused_that_other_programs_call_otherwise_in_files(derived):
+    place = {"type": "struct", "fields": [field("x-y", "long")]}
+    with pytest.raises(InvalidInput, match=r"the column place\.x-y would be called place\.x_x2Dy"):
+        derived.table.format.storable(columns_of(place=place))
+
+
 def test_a_table_that_was_not_created_as_a_derived_one_is_refused(tmp_path):
     path = str(tmp_path / "orders")
     table = DerivedTable(path, format=derived_iceberg(path))
@@ -351,6 +372,41 @@ def test_maintenance_deletes_rows_by_their_age_and_names_them_for_consumers(tmp_
     assert source.expired_rows == 2
 
 
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamp_ntz"])
+def test_maintenance_deletes_rows_by_their_age_from_a_file_that_another_program_wrote(tmp_path, kind):
+    path = str(tmp_path / "orders")
+    table = DerivedTable(path, format=derived_iceberg(path))
+    table.open_or_create("source", columns_of(key="long", at=kind), ())
+    now = datetime.now(UTC)
+    for key, days in enumerate((40, 1)):
+        at = now - timedelta(days)
+        values = {"date": at.date(), "timestamp": at, "timestamp_ntz": at.replace(tzinfo=None)}
+        append(table, {"key": key, "at": values[kind]})
+    foreign.compact(iceberg_of(table))
+    list(maintain(table, now, retention=Retention("at", 30), machine=lambda: now))
+    assert iceberg_of(table).scan().to_arrow()["key"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_a_bound_that_another_program_wrote_is_unknown_if_it_is_after_the_year_9999(tmp_path, kind):
+    path = str(tmp_path / "orders")
+    table = DerivedTable(path, format=derived_iceberg(path))
+    table.open_or_create("source", columns_of(at=kind), ())
+    iceberg = iceberg_of(table)
+    field_id = iceberg.schema().find_field("at").field_id
+    file = IcebergFile.from_args(
+        file_path=f"{iceberg.location()}/x.parquet",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        lower_bounds={field_id: bytes(8)},
+        upper_bounds={field_id: b"\x7f" * 8},
+    )
+    file.spec_id = 0
+    found = table_file(path, iceberg, file, ["at"])
+    assert found.smallest["at"].year == 1970
+    assert found.greatest["at"] is None
+
+
 def test_maintenance_deletes_files_that_no_snapshot_names_after_a_week(derived):
     derived.append(*ROWS)
     _, unnamed = write(derived.table, [{"key": 1}])
@@ -360,6 +416,14 @@ def test_maintenance_deletes_files_that_no_snapshot_names_after_a_week(derived):
     assert unnamed.files[0].path not in files_of(derived.table)
     derived.append((4, 4, "d"))
     assert derived.rows == Counter([*ROWS, (4, 4, "d")])
+
+
+def test_a_rollback_is_no_compaction(derived):
+    derived.append(*ROWS[:2])
+    derived.append(ROWS[2])
+    base = derived.table.snapshot()
+    foreign.roll_back(iceberg_of(derived.table), base.iceberg.snapshots()[0].snapshot_id)
+    assert not derived.table.snapshot().is_compacted_since(base.version)
 
 
 def test_a_commit_without_rows_is_no_compaction(derived):
