@@ -7,17 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.policy import Retention
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits
+from support.formats import derived_at, derived_rows
 from support.timing import WRITING
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_assets.derive.commit_entry import DerivedCommit
+    from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.table.maintenance.steps import Step
 
 NOON = datetime.combine(datetime.now(UTC).date(), datetime.min.time(), UTC) + timedelta(hours=12)
@@ -45,7 +45,7 @@ class Dated:
     @classmethod
     def create(cls, path: Path, *partition_by: str) -> Dated:
         """Create the table."""
-        table = DerivedTable(str(path), WRITING)
+        table = derived_at(str(path), WRITING)
         fields = [
             {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in TYPES.items()
         ]
@@ -95,7 +95,7 @@ class Dated:
 
     @property
     def keys(self) -> list[int]:
-        return sorted(DeltaTable(self.table.uri).to_pyarrow_table()["key"].to_pylist())
+        return sorted(derived_rows(self.table)["key"].to_pylist())
 
     @property
     def files(self) -> set[str]:

@@ -58,6 +58,10 @@ class DerivedBench:
         return derive(self.spark, self.table, replace(self.derivation, **changes))
 
     @property
+    def exists(self) -> bool:
+        return self.table.existing() is not None
+
+    @property
     def as_source(self) -> dict[str, Any]:
         """The fields of a derivation from this table."""
         return {"source": self.table.uri, "source_format": source_format(self.table)}

@@ -21,6 +21,7 @@ from kinesis_assets.table.iceberg.raw_table import IcebergFormat
 from kinesis_assets.table.iceberg.version import IcebergVersion
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.table import PositionedTable
+from support.iceberg import foreign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -217,6 +218,30 @@ def delete(table: PositionedTable, predicate: str) -> None:
         iceberg_of(table).delete(predicate)
     else:
         DeltaTable(table.uri).delete(predicate)
+
+
+def compact(table: PositionedTable | DerivedTable) -> None:
+    """Write the rows of a table to fewer files with another program."""
+    if _is_iceberg(table):
+        foreign.compact(iceberg_of(table))
+    else:
+        DeltaTable(table.folder.uri).optimize.compact()
+
+
+def _is_iceberg(table: PositionedTable | DerivedTable) -> bool:
+    return isinstance(table.format, IcebergFormat | IcebergDerived)
+
+
+def rewrite_files(table: PositionedTable | DerivedTable) -> None:
+    """Compact a table with another program, and delete what only its older versions need."""
+    compact(table)
+    if _is_iceberg(table):
+        foreign.expire_all_but_current(iceberg_of(table))
+        foreign.remove_unreferenced(iceberg_of(table), keeps_hidden=True)
+    else:
+        delta = DeltaTable(table.folder.uri)
+        delta.vacuum(0, dry_run=False, enforce_retention_duration=False)
+        delta.create_checkpoint()
 
 
 def restore(table: PositionedTable, version: int) -> None:

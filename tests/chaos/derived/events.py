@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.redrive import redrive
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsDeleted
 from support.derived import DerivedBench
+from support.formats import FORMAT, derived_at, source_format
 from support.timing import WRITING
 
 if TYPE_CHECKING:
@@ -73,12 +72,15 @@ def decode(rows: DataFrame) -> DataFrame:
 WIDTHS = 3
 """The number of versions of the columns of events, each wider than the one before."""
 
+_WIDE_DECIMAL = "decimal(12,1)" if FORMAT == "delta" else "decimal(12,0)"
+"""In Iceberg, decimals keep their scale."""
+
 
 def widened(rows: DataFrame, width: int) -> DataFrame:
     """Return events with the columns of a version: wider numbers, and structs with further fields."""
     number = F.col("number").cast(("int", "long", "long")[width])
     fields = [F.col("key").alias("key"), number.alias("number"), F.lit("x").alias("note")][: width + 1]
-    exact = F.col("number").cast(("decimal(10,0)", "decimal(12,1)", "decimal(12,1)")[width])
+    exact = F.col("number").cast(("decimal(10,0)", _WIDE_DECIMAL, _WIDE_DECIMAL)[width])
     event = F.struct(*fields)
     return rows.withColumns(
         {"number": number, "exact": exact, "event": event, "by_name": F.create_map(F.lit("event"), event)}
@@ -115,8 +117,8 @@ class OperatedTable(DerivedBench):
             yield from super().steps(**changes)
 
     def start_again(self) -> None:
-        if DeltaTable.is_deltatable(self.table.uri):
-            source = open_source(self.derivation.source)
+        if self.exists:
+            source = open_source(self.derivation.source, format=self.derivation.source_format)
             rebuild(self.table, source, self.derivation.definition, (), by="ann", apply=True)
 
 
@@ -145,19 +147,18 @@ class EventBench:
         self._numbers = count()
         self.width = 0
         newest = Upsert(key=("key",), order_by=("number",))
-        raw = self.bench.table.uri
-        self.appended = self._derived("appended", Derivation(raw, self._decode))
-        self.ignoring = self._derived("ignoring", Derivation(raw, self._decode), OnDeleted.IGNORE)
-        self.newest = self._derived("newest", Derivation(raw, self._decode, newest))
-        self.copied = self._derived("copied", Derivation(self.appended.table.uri, copy))
-        self.counted = self._derived(
-            "counted", Derivation(self.newest.table.uri, per_part, Rollup(("part",)))
-        )
+        raw = Derivation(self.bench.table.uri, self._decode, source_format=source_format(self.bench.table))
+        self.appended = self._derived("appended", raw)
+        self.ignoring = self._derived("ignoring", raw, OnDeleted.IGNORE)
+        self.newest = self._derived("newest", replace(raw, mode=newest))
+        self.copied = self._derived("copied", Derivation(transform=copy, **self.appended.as_source))
+        counts = Derivation(transform=per_part, mode=Rollup(("part",)), **self.newest.as_source)
+        self.counted = self._derived("counted", counts)
         self.wrong, self.modulus = 0, 2
-        self.typed = self._derived("typed", Derivation(raw, self._typed))
-        errors = DerivedTable(str(self.folder / "errors"), WRITING)
+        self.typed = self._derived("typed", replace(raw, transform=self._typed))
+        errors = derived_at(str(self.folder / "errors"), WRITING)
         separated = f"{self.typed.table.uri}/{ERRORS_FOLDER}"
-        of_errors = Derivation(separated, self._of_errors)
+        of_errors = Derivation(separated, self._of_errors, source_format=source_format(self.typed.table))
         self.errors = OperatedErrors(self.spark, errors, of_errors, self.typed)
 
     def _decode(self, rows: DataFrame) -> DataFrame:
@@ -198,7 +199,7 @@ class EventBench:
     def _derived(
         self, name: str, derivation: Derivation, on_deleted: OnDeleted = OnDeleted.REBUILD
     ) -> OperatedTable:
-        table = DerivedTable(str(self.folder / name), WRITING)
+        table = derived_at(str(self.folder / name), WRITING)
         return OperatedTable(self.spark, table, replace(derivation, on_deleted=on_deleted))
 
     def put(self, keys: Iterable[int]) -> None:
@@ -244,7 +245,7 @@ def documents_of(derived: DerivedBench) -> Counter[tuple[str, int | None]]:
 def rows_of(derived: DerivedBench) -> Counter[Row]:
     """Return the events in a derived table."""
     names = ["sequence_number", "batch_id", "key", "number"]
-    columns = DeltaTable(derived.table.uri).to_pyarrow_table(columns=names).to_pydict()
+    columns = derived.rows.select(names).to_pydict()
     return Counter(zip(*(columns[name] for name in names), strict=True))
 
 

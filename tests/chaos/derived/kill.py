@@ -14,30 +14,72 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chaos.property.interceptor import Killed
+from support.formats import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+CREATING = {
+    "delta": ("kinesis_assets.table.delta.opening", "DeltaTable.create"),
+    "iceberg": ("pyiceberg.catalog.sql", "SqlCatalog.create_table"),
+}
+"""The step that creates a table of each format, see `support.formats.FORMAT`: module, and the name in it."""
+
+CHANGING_COLUMNS = {
+    "delta": {
+        "copy files": ("kinesis_assets.derive.growth", "map_in_arrow"),
+        "record copies": ("kinesis_assets.derive.growth", "write_file"),
+        "add columns": ("deltalake.table", "TableAlterer.add_columns"),
+    },
+    "iceberg": {
+        "add columns": ("kinesis_assets.table.iceberg.derived_version", "IcebergDerivedVersion.add_columns"),
+    },
+}
+"""Those that change the columns of a table, likewise."""
+
+COMMITTING = {
+    "delta": {
+        "commit request": ("kinesis_assets.table.delta.opening", "DeltaTable.create_write_transaction"),
+    },
+    "iceberg": {
+        "write manifests": ("kinesis_assets.table.iceberg.manifests", "NewManifests.following"),
+        "write manifest list": ("kinesis_assets.table.iceberg.manifests", "NewManifests.list_of"),
+        "commit request": ("kinesis_assets.table.iceberg.version", "IcebergVersion._commit"),
+    },
+}
+"""Those that commit files and an entry, likewise."""
+
 STEPS = {
     "open source": ("kinesis_assets.derive.run", "open_source"),
-    "create table": ("kinesis_assets.table.delta.opening", "DeltaTable.create"),
-    "copy files": ("kinesis_assets.derive.growth", "map_in_arrow"),
-    "record copies": ("kinesis_assets.derive.growth", "write_file"),
-    "add columns": ("deltalake.table", "TableAlterer.add_columns"),
+    "create table": CREATING[FORMAT],
+    **CHANGING_COLUMNS[FORMAT],
     "write files": ("kinesis_assets.derive.run", "write"),
     "verify file": ("kinesis_assets.table.commits.commit", "verify"),
     "write entry": ("kinesis_assets.table.store.chain", "write_file"),
-    "commit request": ("kinesis_assets.table.delta.opening", "DeltaTable.create_write_transaction"),
+    **COMMITTING[FORMAT],
 }
-"""The steps that read or write, in order: module, and the name in it."""
+"""The steps that read or write, in order."""
+
+COMMIT = ["write files", "write entry", *COMMITTING[FORMAT]]
+"""The steps after which a killed run has left something behind."""
+
+MAINTENANCE_OF_FORMAT = {
+    "delta": {
+        "claim table": ("deltalake.table", "TableAlterer.set_table_properties"),
+        "vacuum": ("kinesis_assets.table.delta.opening", "DeltaTable.vacuum"),
+        "checkpoint": ("kinesis_assets.table.delta.opening", "DeltaTable.create_checkpoint"),
+        "delete old log": ("kinesis_assets.table.delta.opening", "DeltaTable.cleanup_metadata"),
+    },
+    "iceberg": {
+        "add nothing": ("kinesis_assets.table.iceberg.version", "IcebergVersion.add_nothing"),
+        "vacuum": ("kinesis_assets.table.maintenance.iceberg_steps", "done_or_left"),
+    },
+}
 
 MAINTENANCE = {
     "merge files": ("kinesis_assets.derive.maintenance", "_merged"),
-    "replace files": ("kinesis_assets.table.delta.opening", "DeltaTable.create_write_transaction"),
-    "claim table": ("deltalake.table", "TableAlterer.set_table_properties"),
-    "vacuum": ("kinesis_assets.table.delta.opening", "DeltaTable.vacuum"),
-    "checkpoint": ("kinesis_assets.table.delta.opening", "DeltaTable.create_checkpoint"),
-    "delete old log": ("kinesis_assets.table.delta.opening", "DeltaTable.cleanup_metadata"),
+    "replace files": ("kinesis_assets.derive.derived_table", "DerivedSnapshot.replace"),
+    **MAINTENANCE_OF_FORMAT[FORMAT],
     "prune": ("kinesis_assets.derive.maintenance", "prune_folder"),
 }
 """The steps of a maintenance of a derived table, likewise."""
@@ -49,9 +91,11 @@ MOVING = {
 }
 """The further steps of the maintenance of a table with files outside of their folders, likewise."""
 
+_COMMIT = {name: STEPS[name] for name in ("verify file", "write entry", *COMMITTING[FORMAT])}
+
 REDRIVING = {
     "write redriven rows": ("kinesis_assets.derive.redrive", "write"),
-    **{name: STEPS[name] for name in ("verify file", "write entry", "commit request")},
+    **_COMMIT,
 }
 """The steps of a redrive that write. It writes rows first, then the records that are still bad, and then
 those that the table of errors removes."""
@@ -59,13 +103,13 @@ those that the table of errors removes."""
 REMEMBERING = {
     "write files": STEPS["write files"],
     "write deletions": ("kinesis_assets.derive.remembered_deletions", "write"),
-    **{name: STEPS[name] for name in ("verify file", "write entry", "commit request")},
+    **_COMMIT,
 }
 """The steps of a run that remembers deletions which write, in order."""
 
 EXPIRING = {
     "write kept rows": ("kinesis_assets.derive.expiry", "_written"),
-    **{name: STEPS[name] for name in ("verify file", "write entry", "commit request")},
+    **_COMMIT,
 }
 """The steps that write when rows expire."""
 

@@ -8,29 +8,33 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from chaos.derived.events import assert_counted, assert_newest, decode, rows_of
-from chaos.derived.kill import MOMENTS, REMEMBERING, interrupted, killed, lose_response
+from chaos.derived.events import assert_counted, assert_newest, decode, rows_of, widened
+from chaos.derived.kill import COMMIT, MOMENTS, REMEMBERING, interrupted, killed, lose_response
 from kinesis_assets.derive.data_files import GROWTH_FOLDER
 from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.table.store.storage import files_in
+from support.formats import FORMAT, compact
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from chaos.derived.events import EventBench
 
-COMMIT = ["write files", "write entry", "commit request"]
+pytestmark = pytest.mark.any_format
+
+WIDTH = 0 if FORMAT == "delta" else 2
+"""The version of the columns that `with_note` returns. A growth of a Delta table has tests of its own."""
 
 
 def with_note(rows: DataFrame) -> DataFrame:
-    return decode(rows).withColumn("note", F.lit("new"))
+    return widened(decode(rows), WIDTH).withColumn("note", F.lit("new"))
 
 
 def assert_whole(events: EventBench) -> None:
@@ -62,6 +66,7 @@ def test_a_killed_run_that_adds_a_column_is_repeated_exactly_once(events: EventB
     assert events.appended.values("key", "note") == [(1, None), (2, None), (3, "new"), (4, "new")]
 
 
+@pytest.mark.delta
 @pytest.mark.parametrize(
     ("step", "nth", "copies"),
     [
@@ -115,7 +120,7 @@ def copies_of(events: EventBench) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["appended", "newest"])
-def test_files_that_are_compacted_while_columns_are_widened_are_copied_again(
+def test_files_that_are_compacted_while_columns_are_widened_are_replaced_again(
     events: EventBench, name: str
 ) -> None:
     derived = getattr(events, name)
@@ -124,7 +129,7 @@ def test_files_that_are_compacted_while_columns_are_widened_are_copied_again(
         derived.run()
     events.width = 1
     events.land(2)
-    with interrupted("before", "write entry", DeltaTable(derived.table.uri).optimize.compact) as happened:
+    with interrupted("before", "write entry", partial(compact, derived.table)) as happened:
         derived.run()
     assert happened()
     assert derived.rows["number"].type == pa.int64()

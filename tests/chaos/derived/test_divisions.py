@@ -19,19 +19,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 
 from chaos.derived.shapes import SHAPES, Bad, Change
 from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.continuous import ContinuousDerivations
 from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
-from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import TableOfAnotherSource, TableUnsuitable
 from support.derived import DerivedBench, maintain_derived, maintain_table
+from support.formats import derived_at, source_format
 from support.timing import WRITING
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 
     from chaos.derived.shapes import Shape
     from support.bench import Bench
+
+pytestmark = pytest.mark.any_format
 
 HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "1"))
 STEPS_OF_A_HISTORY = 8
@@ -94,8 +95,14 @@ class History:
     def table(self, name: str) -> DerivedBench:
         """Return a table of the stream's changes."""
         if name not in self.tables:
-            table = DerivedTable(str(self.folder / name), WRITING)
-            derivation = Derivation(self.bench.table.uri, mode=self.mode, owner=OWNER, **self.fields)
+            table = derived_at(str(self.folder / name), WRITING)
+            derivation = Derivation(
+                self.bench.table.uri,
+                mode=self.mode,
+                owner=OWNER,
+                source_format=source_format(self.bench.table),
+                **self.fields,
+            )
             self.tables[name] = DerivedBench(self.spark, table, derivation)
         return self.tables[name]
 
@@ -113,14 +120,14 @@ class History:
         """Compact the raw table and those that exist."""
         maintain_table(self.bench)
         for each in self.tables.values():
-            if DeltaTable.is_deltatable(each.table.uri):
+            if each.exists:
                 maintain_derived(each)
 
     def start_again(self) -> None:
         """Rebuild a table."""
         derived = self.table("rebuilt")
         derived.run()
-        source = open_source(derived.derivation.source)
+        source = open_source(derived.derivation.source, format=derived.derivation.source_format)
         definition = replace(derived.derivation, owner=OWNER).definition
         rebuild(derived.table, source, definition, (), by="ann", apply=True)
 
@@ -142,12 +149,12 @@ class History:
         The table of the continuous run may be written meanwhile.
         """
         others = [each for name, each in self.tables.items() if name != "continuous"]
-        for derived in (each for each in others if DeltaTable.is_deltatable(each.table.uri)):
-            before = derived.table.snapshot().delta.version()
+        for derived in (each for each in others if each.exists):
+            before = derived.table.snapshot().version
             error, changes = self.chance.choice(REFUSED)
             with pytest.raises(error):
                 derived.run(**changes)
-            assert derived.table.snapshot().delta.version() == before
+            assert derived.table.snapshot().version == before
 
     def step(self) -> None:
         """Execute a random step."""

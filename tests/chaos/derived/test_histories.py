@@ -13,10 +13,10 @@ import random
 from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from chaos.derived.events import (
@@ -46,6 +46,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.retention import lower_floor
 from support.derived import maintain_derived, maintain_table
+from support.formats import compact, delete, rewrite_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from chaos.derived.events import EventBench, Row
     from kinesis_assets.derive.policy import DeletedRows
     from support.derived import DerivedBench
+
+pytestmark = pytest.mark.any_format
 
 HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "3"))
 STEPS_OF_A_HISTORY = 14
@@ -90,6 +93,7 @@ class History:
             "typed": events.typed,
             "errors": events.errors,
         }
+        self._upstream = {"copied": events.appended, "counted": events.newest}
         events.modulus = 3  # of the events in a record, others are bad from one schema to the next
         self._bench.set_retention(hours=8000)
         for _ in range(3):
@@ -136,8 +140,8 @@ class History:
         source = set(self._events.in_source)
         self._ever |= source
         self._brought_back |= self._rewound & source
-        ignoring = self._events.ignoring.table
-        if DeltaTable.is_deltatable(ignoring.uri):
+        if self._events.ignoring.exists:
+            ignoring = self._events.ignoring.table
             with suppress(PositionsUnreadable):  # old ones were pruned
                 for commit in ignoring.entries.back_from(ignoring.snapshot().newest):
                     self._given_up |= {(commit.commit_id, each) for each in commit.given_up}
@@ -161,11 +165,11 @@ class History:
         if chance.random() < 0.3:
             self._change_schema()
         elif chance.random() < 0.7:
-            derived = errors if chance.random() < 0.5 and DeltaTable.is_deltatable(typed.table.uri) else typed
+            derived = errors if chance.random() < 0.5 and typed.exists else typed
             at, nth = chance.choice(list(STEPS)), chance.choice([1, 2, 3])
             with interrupted("after", at, die, nth), suppress(Killed):
                 derived.run(max_bytes=1)
-        elif DeltaTable.is_deltatable(typed.table.uri):
+        elif typed.exists:
             self._redrive()
 
     def _change_schema(self) -> None:
@@ -208,7 +212,7 @@ class History:
         print(" ", derived.table.uri, at)  # noqa: T201  # as above
         derived.run()
         self.land()
-        with interrupted("before", at, DeltaTable(derived.table.uri).optimize.compact):
+        with interrupted("before", at, partial(compact, derived.table)):
             derived.run()
 
     def maintain(self) -> None:
@@ -241,10 +245,12 @@ class History:
         self._days = CHAIN_KEPT.days + 1.0
 
     def rewrite_raw(self) -> None:
-        _rewrite_files(self._bench.table.uri)
+        rewrite_files(self._bench.table)
 
     def rewrite_derived(self) -> None:
-        _rewrite_files(self._table().table.uri)
+        derived = self._table()
+        if derived.exists:
+            rewrite_files(derived.table)
 
     def seek(self) -> None:
         before = set(self._events.in_source)
@@ -288,7 +294,7 @@ class History:
         if not rows:
             return
         first = self._chance.choice(rows)["sequence_number"]
-        self._bench.delta.delete(f"sequence_number >= '{first}'")
+        delete(self._bench.table, f"sequence_number >= '{first}'")
         self.replay()
 
     def lower_floor(self) -> None:
@@ -309,12 +315,12 @@ class History:
         """Return a table whose source exists."""
         names = ["appended", "appended", "newest", "newest", "ignoring", "copied", "counted"]
         name = self._chance.choice(names)
-        derived = self._tables[name]
-        return derived if DeltaTable.is_deltatable(derived.derivation.source) else self._events.newest
+        upstream = self._upstream.get(name)
+        return self._tables[name] if upstream is None or upstream.exists else self._events.newest
 
     def _present(self) -> list[DerivedBench]:
         """Return the tables that exist."""
-        return [each for each in self._tables.values() if DeltaTable.is_deltatable(each.table.uri)]
+        return [each for each in self._tables.values() if each.exists]
 
     # The property
 
@@ -377,15 +383,6 @@ def numbers_of(rows: Iterable[Row]) -> set[str]:
 def of_each(rows: Iterable[Row], documents: Iterable[int | None]) -> set[tuple[str, int | None]]:
     """Return the documents of the records of events."""
     return {(number, document) for number in numbers_of(rows) for document in documents}
-
-
-def _rewrite_files(uri: str) -> None:
-    if not DeltaTable.is_deltatable(uri):
-        return
-    table = DeltaTable(uri)
-    table.optimize.compact()
-    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
-    table.create_checkpoint()
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))

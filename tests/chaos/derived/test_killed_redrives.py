@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake import DeltaTable
 
 from chaos.derived.kill import killed
 
 if TYPE_CHECKING:
     from chaos.derived.events import EventBench
+
+pytestmark = pytest.mark.any_format
 
 REASON = "json: Expected `int | null`, got `str` - at `$.remainder_4_0`"
 STILL_BAD = [(4, REASON), (8, REASON)]
@@ -30,7 +31,7 @@ def corrected(events: EventBench) -> EventBench:
 
 def tables(events: EventBench) -> tuple[list[int], list[tuple[int, str]]]:
     """Return the keys of the rows, and those of the bad records with their reasons."""
-    bad = DeltaTable(events.errors.table.uri).to_pyarrow_table().to_pylist()
+    bad = events.errors.rows.to_pylist()
     keys = [(int(row["data"].split(b",")[0].split(b":")[1]), row["error"]) for row in bad]
     return events.typed.values("key"), sorted(keys)
 

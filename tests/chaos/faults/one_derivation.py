@@ -10,12 +10,17 @@ from kinesis_assets.derive.run import derive
 from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.spark.session import start_session
 from support.derived import identified, numbered
-from support.formats import derived_at
+from support.formats import derived_at, raw_table, source_format
 from support.pipeline import SPARK_CONFIG
 
 arguments = json.loads(sys.argv[1])
 transform = partial(numbered, arguments["kind"]) if "kind" in arguments else identified
-derivation = Derivation(arguments["table"], transform, max_bytes=arguments.get("max_bytes", MAX_BYTES))
+derivation = Derivation(
+    arguments["table"],
+    transform,
+    max_bytes=arguments.get("max_bytes", MAX_BYTES),
+    source_format=source_format(raw_table(arguments["table"])),
+)
 table = derived_at(arguments["target"])
 try:
     commits = list(derive(start_session(SPARK_CONFIG), table, derivation))

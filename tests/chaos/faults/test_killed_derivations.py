@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from chaos.faults.site.fault_points import Fault
 from kinesis_assets.derive.data_files import GROWTH_FOLDER
 from kinesis_assets.derive.derivation import Derivation
 from support.derived import DerivedBench, identified, identities, numbered
-from support.formats import derived_at
+from support.formats import derived_at, source_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from chaos.faults.bench import FaultBench
+
+
+pytestmark = pytest.mark.any_format
 
 
 @pytest.fixture
@@ -34,7 +36,8 @@ def derived(bench: FaultBench, spark: SparkSession, tmp_path: Path) -> DerivedBe
     bench.create(2)
     bench.put_many(60)
     assert bench.run().errors == {}
-    return DerivedBench(spark, derived_at(str(tmp_path / "derived")), Derivation(bench.table.uri, identified))
+    derivation = Derivation(bench.table.uri, identified, source_format=source_format(bench.table))
+    return DerivedBench(spark, derived_at(str(tmp_path / "derived")), derivation)
 
 
 def assert_next_run_recovers(bench: FaultBench, derived: DerivedBench) -> None:
@@ -54,7 +57,7 @@ def test_the_task_of_a_killed_worker_is_retried_and_committed_once(
     assert process.report == [60]
     assert identities(derived) == Counter(bench.acknowledged)
     written = set(Path(derived.table.uri).glob("*.parquet"))
-    assert len(written) > len(DeltaTable(derived.table.uri).file_uris())
+    assert len(written) > len(derived.table.snapshot().data_files())
     assert_next_run_recovers(bench, derived)
 
 
@@ -63,10 +66,11 @@ def test_workers_that_die_at_every_attempt_commit_nothing(bench: FaultBench, der
     fault = Fault("", "write derived file", "after", always=True)
     failed = bench.run_with_fault(fault, program="one_derivation.py", target=derived.table.uri)
     assert failed.err.splitlines()[-1].startswith("LandingFailed"), failed.err
-    assert not DeltaTable.is_deltatable(derived.table.folder.uri)
+    assert not derived.exists
     assert_next_run_recovers(bench, derived)
 
 
+@pytest.mark.delta
 def test_a_growth_whose_driver_was_killed_between_its_steps_is_continued(
     bench: FaultBench, derived: DerivedBench
 ) -> None:
