@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kinesis_assets.table.data_file import WrittenFile
@@ -36,6 +36,7 @@ class StoredTable(ABC):
 
     Attributes:
         uri: The table's path or URI, as given.
+        folder: The folder of the table, see also `keep_rows_at`.
         files: A file system whose root is that folder.
 
     Args:
@@ -62,6 +63,19 @@ class StoredTable(ABC):
             TableUnreachable: The table's log cannot be read.
             TableUnsuitable: It is another kind of table.
         """
+
+    def keep_rows_at(self, location: str, region: str) -> None:
+        """Read and write all but the folder `_kinesis` at a location that the table's catalog has chosen.
+
+        The folder that tasks get, and the file system, are those of both places from now on.
+
+        Args:
+            region: The region of its bucket.
+        """
+        rows = TableFolder(location.rstrip("/"), self.folder.role, region=region)
+        if self.folder.rows != rows:
+            self.folder = replace(self.folder, rows=rows)
+            self.files = self.folder.open()
 
     @property
     def clock(self) -> Clock:

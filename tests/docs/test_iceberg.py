@@ -40,6 +40,7 @@ def test_the_yaml_has_valid_settings() -> None:
     assert [(each.type, each.identifier) for each in opened] == [
         ("rest", ("lake", "clicks_raw")),
         ("glue", ("lake", "clicks_raw")),
+        ("s3tables", ("raw", "clicks_raw")),
         ("rest", ("lake", "latest_orders")),
     ]
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kinesis_assets.testing import Faults
     from support.bench import Bench
     from support.iceberg.aws_catalogs import GlueProxy
+    from support.iceberg.table_bucket import TableBucket
 
 PACKAGE = Path(kinesis_assets.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "permissions.md").read_text()
@@ -62,7 +63,7 @@ def called(module: Path) -> set[str]:
 
 
 def test_every_policy_is_one_that_aws_accepts() -> None:
-    assert len(POLICIES) == 13
+    assert len(POLICIES) == 14
     for policy in POLICIES:
         assert policy["Version"] == "2012-10-17"
         for statement in policy["Statement"]:
@@ -207,3 +208,16 @@ def test_a_derived_iceberg_table_in_glue_needs_the_same_policies(log: Path, glue
     assert set(actions(log)) <= allowed("WriteTable", "ListTable")
     used = {f"glue:{operation}" for operation in glue_proxy.calls}
     assert used == allowed("CommitToIceberg") | allowed("CreateDatabase")
+
+
+def test_a_table_in_a_table_bucket_needs_the_actions_of_its_policies(
+    bench: Bench, lake: str, table_bucket: TableBucket
+) -> None:
+    bench.create(1)
+    bench.table = raw_table_in(table_bucket.catalog, f"{lake}/clicks")
+    for _ in range(2):
+        bench.put_many(3)
+        bench.run()
+    listed = allowed("ReadAndWriteRows", "CommitToTableBucket", "CreateInTableBucket")
+    only_in_races = {"s3tables:GetNamespace"}
+    assert {f"s3tables:{action}" for action in table_bucket.actions} == listed - only_in_races

@@ -50,25 +50,37 @@ _SECRET = re.compile(r"credential|(?:.*[.-])?token|.*secret.*|.*password.*")
 _S3_TABLES = re.compile(r"//s3tables\.|:s3tables:|s3tablescatalog\b|^s3tables$")
 """A part of the URL and the ARNs of Amazon S3 Tables, and of the id of its catalog in AWS Glue."""
 
+_TABLE_BUCKET = re.compile(
+    r"arn:aws[a-z-]*:s3tables:[a-z0-9-]+:\d{12}:bucket/[a-z0-9][a-z0-9-]{1,61}[a-z0-9]"
+)
+_TABLE_BUCKET_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_]*[a-z0-9])?")
+"""The names of namespaces and tables in a table bucket."""
+
+_ORDINARY_BUCKET = re.compile(r"s3://(?![^/]*--table-s3(?:/|$))")
+"""The start of the URI of a folder in a bucket that is not that of a table of S3 Tables."""
+
 _NAMED_BY_URI = ("sql", "rest")
 
 
 class IcebergCatalogSettings(CatalogSettings):
     """The catalog of an Iceberg table."""
 
-    type: Literal["sql", "rest", "glue"] = Field(
-        description="Type of the catalog of an Iceberg table: a SQL database, a REST catalog or AWS Glue.",
+    type: Literal["sql", "rest", "glue", "s3tables"] = Field(
+        description="Type of the catalog of an Iceberg table: a SQL database, a REST catalog, AWS Glue or a "
+        "table bucket of Amazon S3 Tables.",
         examples=["rest"],
     )
     uri: str | SkipJsonSchema[None] = Field(
         default=None,
         description="Address of the catalog: a URL of SQLAlchemy, as sqlite:////lake/catalog.db or "
-        "postgresql+psycopg2://user@host/db, or that of a REST catalog. Not of glue.",
+        "postgresql+psycopg2://user@host/db, or that of a REST catalog. Not of glue; of s3tables only for "
+        "another endpoint than the public one of the region.",
         examples=["https://catalog.example/api"],
     )
     warehouse: str | SkipJsonSchema[None] = Field(
         default=None,
-        description="Warehouse of the catalog, if a REST catalog has several.",
+        description="Warehouse of the catalog, if a REST catalog has several. Of s3tables the ARN of the "
+        "table bucket.",
         examples=["lake"],
     )
     catalog_name: str = Field(
@@ -79,7 +91,9 @@ class IcebergCatalogSettings(CatalogSettings):
 
     @model_validator(mode="after")
     def _check_uri(self) -> Self:
-        if (self.uri is None) != (self.type not in _NAMED_BY_URI):
+        if self.type == "s3tables":
+            self._check_table_bucket()
+        elif (self.uri is None) != (self.type not in _NAMED_BY_URI):
             raise InvalidInput(
                 f"uri: a catalog of the type {self.type} {'needs' if self.uri is None else 'has'} "
                 f"{'one' if self.uri is None else 'none'}"
@@ -89,6 +103,19 @@ class IcebergCatalogSettings(CatalogSettings):
                 "uri: has a password; give it in the environment, such as PGPASSWORD of PostgreSQL"
             )
         return self
+
+    def _check_table_bucket(self) -> None:
+        if self.warehouse is None or not _TABLE_BUCKET.fullmatch(self.warehouse):
+            raise InvalidInput(
+                "warehouse: a catalog of the type s3tables needs the ARN of its table bucket, as in "
+                "arn:aws:s3tables:eu-central-1:111122223333:bucket/lake"
+            )
+        for setting, name in (("database", self.database), ("name", self.name)):
+            if name is not None and not _TABLE_BUCKET_NAME.fullmatch(name):
+                raise InvalidInput(
+                    f"{setting}: invalid name {name!r} in a table bucket; give lower-case letters, digits "
+                    "or '_', with a letter or a digit at either end"
+                )
 
 
 def _check_iceberg(catalog: Mapping[str, str]) -> tuple[IcebergCatalogSettings, dict[str, str]]:
@@ -104,9 +131,10 @@ def _check_iceberg(catalog: Mapping[str, str]) -> tuple[IcebergCatalogSettings, 
     if "glue.region" in properties:
         raise InvalidInput("catalog: glue.region: give the region as region_name")
     named: dict[str, Any] = {name: value for name, value in catalog.items() if name not in properties}
+    of_table_bucket = {"uri", "warehouse"} if catalog.get("type") == "s3tables" else set()
     for name in ("uri", "warehouse", "glue.id", "rest.signing-name"):
-        if _S3_TABLES.search(str(catalog.get(name, ""))):
-            raise InvalidInput(f"catalog: {name}: {_WITHOUT_S3_TABLES}")
+        if name not in of_table_bucket and _S3_TABLES.search(str(catalog.get(name, ""))):
+            raise InvalidInput(f"catalog: {name}: {_S3_TABLES_BY_TYPE}")
     try:
         settings = IcebergCatalogSettings(**named)
     except InvalidInput as error:
@@ -129,9 +157,9 @@ def _is_of_aws(catalog: IcebergCatalogSettings, properties: Mapping[str, str]) -
     )
 
 
-_WITHOUT_S3_TABLES = (
-    "tables of Amazon S3 Tables cannot be used, since it deletes files that no snapshot names, as those with "
-    "the positions. Use a bucket of your own, and a catalog such as {type: glue, database: lake}"
+_S3_TABLES_BY_TYPE = (
+    "a table bucket of Amazon S3 Tables is a catalog of its own type; give {type: s3tables, warehouse: the "
+    "ARN of the table bucket, database: lake}"
 )
 
 
@@ -206,7 +234,7 @@ class TableInFormat(RegisteredTable):
         "database, and perhaps name, region_name, role_arn and external_id, see docs/catalog.md. By default "
         "it is not. Of an Iceberg table, its catalog: a map with type, database, and perhaps name, uri, "
         "warehouse, catalog_name and properties of pyiceberg, and of a catalog of AWS region_name, role_arn "
-        "and external_id, see docs/iceberg.md.",
+        "and external_id, see docs/iceberg.md. With the type s3tables, table is the folder of the positions.",
         examples=[{"database": "lake"}],
     )
     keep_snapshots: int = Field(
@@ -245,7 +273,12 @@ class TableInFormat(RegisteredTable):
             )
         if "type" not in self.catalog:
             raise InvalidInput(
-                "catalog: type: give that of the catalog of the Iceberg table: sql, rest or glue"
+                "catalog: type: give that of the catalog of the Iceberg table: sql, rest, glue or s3tables"
+            )
+        if self.catalog["type"] == "s3tables" and not _ORDINARY_BUCKET.match(str(getattr(self, "table", ""))):
+            raise InvalidInput(
+                "table: with a catalog of the type s3tables, give a folder in an ordinary bucket, as in "
+                "s3://bucket/prefix: it has the positions, which S3 Tables would delete in a table bucket"
             )
         if find_spec("pyiceberg") is None:
             raise InvalidInput(f"{named} needs pyiceberg: pip install 'kinesis-assets[iceberg]'")

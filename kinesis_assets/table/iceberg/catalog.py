@@ -1,4 +1,17 @@
-"""The catalog that names the newest version of an Iceberg table, and its errors."""
+"""The catalog that names the newest version of an Iceberg table, and its errors.
+
+A table bucket of Amazon S3 Tables is a REST catalog, at https://s3tables.<region>.amazonaws.com/iceberg.
+Its warehouse is the ARN of the table bucket, and requests are signed for the service `s3tables` [1].
+Namespaces have one level, and names neither hyphens nor dots [2]. The service chooses the location of a
+table, a bucket whose name ends with `--table-s3`. Objects there can be read and put, also in parts, but
+neither listed nor deleted [3]. The service compacts tables, expires snapshots, and deletes each object
+that no snapshot names and that is older than `unreferencedDays`, by default 3 [4].
+
+[1] https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-tables-integrating-open-source.html
+[2] https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-tables-buckets-naming.html
+[3] https://docs.aws.amazon.com/AmazonS3/latest/API/developing-s3-tables-APIs.html
+[4] https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-table-buckets-maintenance.html
+"""
 
 from __future__ import annotations
 
@@ -29,11 +42,11 @@ class IcebergCatalog:
     """Where the newest version of a table is found.
 
     Attributes:
-        type: The type of the catalog, as pyiceberg names it: sql, rest or glue.
+        type: The type of the catalog, as pyiceberg names it: sql, rest or glue; or s3tables.
         namespace: The namespace of the table; in Glue, the database.
         name: The name of the table in it.
         uri: The address of the catalog: a database URL of SQLAlchemy, or the URL of a REST catalog.
-        warehouse: The warehouse, if the catalog needs one.
+        warehouse: The warehouse, if the catalog needs one; of s3tables the ARN of the table bucket.
         properties: Further properties of the catalog, as in pyiceberg.
         aws: The region, the profile and the role with which AWS Glue is called, and with which requests to a
             REST catalog are signed.
@@ -58,6 +71,11 @@ class IcebergCatalog:
         """The name of the table in the catalog."""
         return (*self.namespace.split("."), self.name)
 
+    @property
+    def region_of_rows(self) -> str | None:
+        """The region of a location that the catalog chooses; None if the table is in its folder."""
+        return str(self.warehouse).split(":")[3] if self.type == "s3tables" else None
+
     def open(self, access: Mapping[str, str]) -> Catalog:
         """Return a client of the catalog.
 
@@ -68,8 +86,10 @@ class IcebergCatalog:
             RoleNotAssumed: A role cannot be assumed.
         """
         settings = {"type": self.type, "uri": self.uri, "warehouse": self.warehouse}
+        if self.region_of_rows is not None:
+            settings |= _endpoint_of(self.region_of_rows, self.uri)
         properties = {**_given(settings), **access, **self.properties, **_ALL_SNAPSHOTS}
-        if self.type == "rest":
+        if settings["type"] == "rest":
             from kinesis_assets.table.iceberg.rest_catalog import open_rest_catalog  # noqa: PLC0415  # as below
 
             return open_rest_catalog(self.catalog_name, properties, self.aws)
@@ -85,6 +105,22 @@ class IcebergCatalog:
             return load_catalog(self.catalog_name, **properties)
         except DBAPIError:  # of two processes that open a new database, one creates the tables of the catalog
             return load_catalog(self.catalog_name, **properties)
+
+
+def _endpoint_of(region: str, uri: str | None) -> dict[str, str | None]:
+    """Return the properties of the REST catalog that a table bucket of S3 Tables is.
+
+    Args:
+        uri: Another address than the public one of the region.
+    """
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return {
+        "type": "rest",
+        "uri": uri or f"https://s3tables.{region}.{domain}/iceberg",
+        "rest.sigv4-enabled": "true",
+        "rest.signing-name": "s3tables",
+        "rest.signing-region": region,
+    }
 
 
 _ALL_SNAPSHOTS = {"snapshot-loading-mode": "all"}

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _Opened = TypeVar("_Opened")
 
+_FOLDER = "kinesis_assets.folder"
+"""The property of a table at a location that its catalog has chosen: the folder with its positions."""
+
 
 class TableInCatalog:
     """A table in its catalog, where it may not exist yet.
@@ -50,7 +53,8 @@ class TableInCatalog:
         self._table = table
         self.catalog = catalog
         self._commits = commits
-        self._location = location_of(table.folder)
+        self._folder = location_of(table.folder)
+        self._files = table.files  # without those at a location that the catalog chooses
         self._opened: tuple[dict[str, str], Catalog] | None = None
 
     def load(self) -> Table:
@@ -59,8 +63,8 @@ class TableInCatalog:
         Raises:
             TableMissing: The table does not exist.
             TableUnreachable: The catalog or the metadata cannot be read.
-            TableUnsuitable: It is in another folder, has another version of the format, or is no Iceberg
-                table.
+            TableUnsuitable: It is in another folder, has its positions in one, has another version of the
+                format, or is no Iceberg table.
         """
         uri, name = self._table.uri, ".".join(self.catalog.identifier)
         with iceberg_errors(uri, "opened"):
@@ -73,7 +77,7 @@ class TableInCatalog:
                     "catalog",
                 ) from None
             except (NoSuchTableError, NoSuchNamespaceError) as error:
-                if has_metadata_of("delta", self._table.files):
+                if has_metadata_of("delta", self._files):
                     raise TableUnsuitable(
                         uri,
                         "is a Delta table, and the format of a table cannot be changed; nothing was changed. "
@@ -85,11 +89,15 @@ class TableInCatalog:
                     "of an older table",
                 ) from error
         metadata = found.metadata
-        if relative(f"{metadata.location.rstrip('/')}/", f"{self._location}/x") != "x":
+        region = self.catalog.region_of_rows
+        folder = metadata.location if region is None else metadata.properties.get(_FOLDER, "another folder")
+        if relative(f"{folder.rstrip('/')}/", f"{self._folder}/x") != "x":
             raise TableUnsuitable(
                 uri,
-                f"the catalog's table {name} is in {metadata.location}. Correct the setting table, or use "
-                "another name",
+                f"the catalog's table {name} is in {folder}. Correct the setting table, or use another name"
+                if region is None
+                else f"the table {name} in the table bucket has its positions in {folder}, or was created by "
+                "another program. Correct the setting table, or use another name",
             )
         if metadata.format_version != FORMAT_VERSION:
             raise TableUnsuitable(
@@ -97,6 +105,8 @@ class TableInCatalog:
                 f"has version {metadata.format_version} of Iceberg's format, and only {FORMAT_VERSION} can "
                 "be written",
             )
+        if region is not None:
+            self._table.keep_rows_at(metadata.location, region)
         return found
 
     def open_or_create(
@@ -132,7 +142,10 @@ class TableInCatalog:
 
             def create() -> None:
                 named = {**properties, "format-version": str(FORMAT_VERSION)}
-                catalog.create_table(identifier, schema, self._location, partitioning, properties=named)
+                location: str | None = self._folder
+                if self.catalog.region_of_rows is not None:
+                    location, named[_FOLDER] = None, self._folder
+                catalog.create_table(identifier, schema, location, partitioning, properties=named)
 
             try:
                 try:
@@ -146,6 +159,8 @@ class TableInCatalog:
     def _client(self) -> Catalog:
         """Return the client of the catalog. It is replaced when the credentials of a role are refreshed."""
         access = store_properties(self._table.folder)
+        if self.catalog.region_of_rows is not None:
+            access["s3.region"] = self.catalog.region_of_rows
         if self._opened is None or self._opened[0] != access:
             self._opened = access, self.catalog.open(access)
         return self._opened[1]

@@ -109,7 +109,8 @@ the database of the catalog."""
 def vacuum(table: StoredTable, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
     """Delete data files and metadata that are older than `VACUUM_RETENTION` and that no snapshot names.
 
-    Only files whose names are those of such files are deleted.
+    Only files whose names are those of such files are deleted. At a location that the catalog has chosen,
+    none is: S3 Tables lets nobody else list or delete objects, and deletes them by itself.
 
     Args:
         clock: The clock by which files are old, which is checked before.
@@ -118,6 +119,8 @@ def vacuum(table: StoredTable, clock: AgreedClock, *, dry_run: bool) -> Iterator
         ClocksDisagree: The clocks differ.
         TableUnsuitable: The catalog does not know some commits, see `lost_commits`; nothing was deleted.
     """
+    if _opened(table).folder.rows is not None:
+        return
     since = clock.now() - VACUUM_RETENTION
     # The folder is listed before the table is opened, which therefore names what is committed in between.
     listed = files_below(table.files)

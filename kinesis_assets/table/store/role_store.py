@@ -15,24 +15,23 @@ import pyarrow.fs
 
 from kinesis_assets.errors import RoleNotAssumed
 from kinesis_assets.kinesis.role_credentials import credentials_of
+from kinesis_assets.table.store.forwarding import Forwarding
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from kinesis_assets.kinesis.role import AssumedRole
 
 
 @lru_cache(maxsize=256)
-def store_of(role: AssumedRole, bucket: str) -> pyarrow.fs.FileSystem:
+def store_of(role: AssumedRole, bucket: str, region: str | None = None) -> pyarrow.fs.FileSystem:
     """Return a file system with the objects of a bucket, which this process keeps.
 
     Args:
-        bucket: The bucket, which determines the region.
+        region: The region of the bucket; None to ask S3 for it.
 
     Raises:
         OSError: The bucket's region cannot be determined.
     """
-    return pyarrow.fs.PyFileSystem(_Store(role, bucket))
+    return pyarrow.fs.PyFileSystem(_Store(role, bucket, region))
 
 
 def options_of(role: AssumedRole) -> dict[str, str]:
@@ -49,23 +48,25 @@ def options_of(role: AssumedRole) -> dict[str, str]:
     }
 
 
-class _Store(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+class _Store(Forwarding):
     """Passes each operation on to a file system with the credentials that the role has then.
 
     If the role cannot be assumed, operations raise OSError, as if the store could not be reached.
     """
 
-    def __init__(self, role: AssumedRole, bucket: str) -> None:
+    def __init__(self, role: AssumedRole, bucket: str, region: str | None) -> None:
         self._role = role
         # As Arrow does for a URI.
         self._endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        self._region = None if self._endpoint else pyarrow.fs.resolve_s3_region(bucket)
+        self._region = region
+        if region is None and not self._endpoint:
+            self._region = pyarrow.fs.resolve_s3_region(bucket)
         self._lock = threading.Lock()
         self._credentials: Any = None
         self._opened: pyarrow.fs.S3FileSystem | None = None
 
-    @property
-    def _store(self) -> pyarrow.fs.S3FileSystem:
+    def at(self, path: str) -> pyarrow.fs.FileSystem:
+        del path
         try:
             credentials = credentials_of(self._role).current()
         except RoleNotAssumed as error:
@@ -82,51 +83,3 @@ class _Store(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has
                 )
                 self._credentials = credentials
             return self._opened
-
-    def get_type_name(self) -> str:
-        return "s3"
-
-    def normalize_path(self, path: str) -> str:
-        return path
-
-    def get_file_info(self, paths: list[str]) -> list[pyarrow.fs.FileInfo]:
-        found: list[pyarrow.fs.FileInfo] = self._store.get_file_info(paths)
-        return found
-
-    def get_file_info_selector(self, selector: pyarrow.fs.FileSelector) -> list[pyarrow.fs.FileInfo]:
-        found: list[pyarrow.fs.FileInfo] = self._store.get_file_info(selector)
-        return found
-
-    def create_dir(self, path: str, recursive: bool) -> None:
-        self._store.create_dir(path, recursive=recursive)
-
-    def delete_dir(self, path: str) -> None:
-        self._store.delete_dir(path)
-
-    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        self._store.delete_dir_contents(path, missing_dir_ok=missing_dir_ok)
-
-    def delete_root_dir_contents(self) -> None:
-        raise NotImplementedError("all buckets of an account are never deleted")
-
-    def delete_file(self, path: str) -> None:
-        self._store.delete_file(path)
-
-    def move(self, src: str, dest: str) -> None:
-        self._store.move(src, dest)
-
-    def copy_file(self, src: str, dest: str) -> None:
-        self._store.copy_file(src, dest)
-
-    def open_input_stream(self, path: str) -> pa.NativeFile:
-        return self._store.open_input_stream(path, compression=None)
-
-    def open_input_file(self, path: str) -> pa.NativeFile:
-        return self._store.open_input_file(path)
-
-    def open_output_stream(self, path: str, metadata: Any) -> pa.NativeFile:
-        del metadata  # the package writes none
-        return self._store.open_output_stream(path, compression=None)
-
-    def open_append_stream(self, path: str, metadata: Any) -> pa.NativeFile:
-        raise NotImplementedError("objects cannot be appended to")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -43,10 +43,15 @@ class TableFolder:
     Attributes:
         uri: `s3://bucket/prefix` or `file:///path`, without a trailing slash.
         role: The role that accesses a folder on S3; None for the credentials of the process.
+        rows: The folder with the data files and the metadata, if they are not in this one; then it has only
+            the folder `_kinesis`.
+        region: The region of the bucket; None to ask S3 for it.
     """
 
     uri: str
     role: AssumedRole | None = None
+    rows: TableFolder | None = None
+    region: str | None = None
 
     @classmethod
     def at(cls, table: str, role: AssumedRole | None = None) -> TableFolder:
@@ -104,14 +109,20 @@ class TableFolder:
         import pyarrow as pa  # noqa: PLC0415  # definitions name a folder without opening it
         import pyarrow.fs  # noqa: PLC0415
 
+        if self.rows is not None:
+            from kinesis_assets.table.store.forwarding import in_two_places  # noqa: PLC0415  # rarely needed
+
+            return in_two_places(replace(self, rows=None).open(), self.rows.open())
         try:
             if self.role is not None and self.bucket is not None:
                 from kinesis_assets.table.store.role_store import store_of  # noqa: PLC0415  # only roles need it
 
-                filesystem, path = store_of(self.role, self.bucket[0]), self.uri.removeprefix("s3://")
+                filesystem = store_of(self.role, self.bucket[0], self.region)
+                path = self.uri.removeprefix("s3://")
             else:
+                region = "" if self.region is None else f"&region={self.region}"
                 filesystem, path = pyarrow.fs.FileSystem.from_uri(
-                    self.uri if self.bucket is None else f"{self.uri}?{_AS_ONE_REQUEST}"
+                    self.uri if self.bucket is None else f"{self.uri}?{_AS_ONE_REQUEST}{region}"
                 )
         except (OSError, pa.ArrowInvalid) as error:
             raise TableUnreachable(self.uri, f"cannot be reached: {error}") from None

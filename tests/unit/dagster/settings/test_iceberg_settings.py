@@ -11,10 +11,16 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.settings import ClientSettings
 
 REST = {"type": "rest", "uri": "https://catalog.example/api", "database": "lake"}
+TABLE_BUCKET = {
+    "type": "s3tables",
+    "warehouse": "arn:aws:s3tables:eu-central-1:111122223333:bucket/lake",
+    "database": "raw",
+}
 
 
 def settings(**given):
-    return StreamSettings("clicks", table="/lake/clicks", **{"format": "iceberg", "catalog": REST} | given)
+    defaults = {"table": "/lake/clicks", "format": "iceberg", "catalog": REST}
+    return StreamSettings("clicks", **defaults | given)
 
 
 def opened(**given):
@@ -62,11 +68,17 @@ def test_glue_is_called_as_the_catalog_says(kind):
     assert found.aws == ClientSettings("eu-central-1")
 
 
+def test_a_table_bucket_needs_its_arn_alone():
+    found = opened(catalog=TABLE_BUCKET, table="s3://lake/clicks")
+    assert (found.type, found.uri, found.region_of_rows) == ("s3tables", None, "eu-central-1")
+    assert found.identifier == ("raw", "clicks_raw")
+
+
 @pytest.mark.parametrize(
     ("given", "error"),
     [
         ({"catalog": {}}, "format: iceberg needs the setting catalog"),
-        ({"catalog": {"database": "lake"}}, "catalog: type: give .*: sql, rest or glue$"),
+        ({"catalog": {"database": "lake"}}, "catalog: type: give .*: sql, rest, glue or s3tables$"),
         ({"catalog": {**REST, "type": "hive"}}, "type"),
         ({"catalog": {"type": "rest", "database": "lake"}}, "uri: a catalog of the type rest needs one"),
         ({"catalog": {**REST, "type": "glue"}}, "uri: a catalog of the type glue has none"),
@@ -86,21 +98,40 @@ def test_glue_is_called_as_the_catalog_says(kind):
         ({"catalog": {**REST, "uri": "postgresql://ann:p@host/lake"}}, "has a password"),
         (
             {"catalog": {**REST, "uri": "https://s3tables.eu-central-1.amazonaws.com/iceberg"}},
-            "catalog: uri: tables of Amazon S3 Tables cannot be used",
+            "catalog: uri: a table bucket of Amazon S3 Tables is a catalog of its own type",
         ),
         (
             {"catalog": {**REST, "warehouse": "arn:aws:s3tables:eu-central-1:111122223333:bucket/lake"}},
-            "catalog: warehouse: tables of Amazon S3 Tables",
+            "catalog: warehouse: a table bucket",
         ),
         (
             {"catalog": {**REST, "warehouse": "111122223333:s3tablescatalog/lake"}},
-            "catalog: warehouse: tables of Amazon S3 Tables",
+            "catalog: warehouse: a table bucket",
         ),
         (
             {"catalog": {"type": "glue", "database": "lake", "glue.id": "111122223333:s3tablescatalog/lake"}},
-            "catalog: glue.id: tables of Amazon S3 Tables",
+            "catalog: glue.id: a table bucket",
         ),
-        ({"catalog": {**REST, "rest.signing-name": "s3tables"}}, "rest.signing-name: tables of Amazon S3 T"),
+        ({"catalog": {**REST, "rest.signing-name": "s3tables"}}, "rest.signing-name: a table bucket"),
+        (
+            {"catalog": TABLE_BUCKET | {"warehouse": "lake"}},
+            "warehouse: a catalog of the type s3tables needs",
+        ),
+        (
+            {"catalog": TABLE_BUCKET | {"database": "my-lake"}},
+            "database: invalid name 'my-lake' in a table b",
+        ),
+        ({"catalog": TABLE_BUCKET | {"database": "raw.eu"}}, "database: invalid name 'raw.eu' in a table b"),
+        ({"catalog": TABLE_BUCKET | {"name": "_clicks"}}, "name: invalid name '_clicks' in a table bucket"),
+        ({"catalog": TABLE_BUCKET | {"region_name": "eu-central-1"}}, "region_name: only of a catalog"),
+        (
+            {"catalog": TABLE_BUCKET},
+            "table: with a catalog of the type s3tables, give a folder in an ordinary",
+        ),
+        (
+            {"catalog": TABLE_BUCKET, "table": "s3://0a1b--table-s3/clicks"},
+            "give a folder in an ordinary bucket",
+        ),
         ({"format": "hudi"}, "format"),
         ({"keep_snapshots": 0}, "keep_snapshots"),
     ],
@@ -148,7 +179,7 @@ def test_a_derived_table_is_named_like_its_asset_by_default(kind, given):
             r"partition_by: day\(at\): a transform, which only an Iceberg table has",
         ),
         ({"catalog": {}}, "table_format: iceberg needs the setting catalog"),
-        ({"catalog": {"database": "lake"}}, "catalog: type: give .*: sql, rest or glue$"),
+        ({"catalog": {"database": "lake"}}, "catalog: type: give .*: sql, rest, glue or s3tables$"),
         ({"table_format": "delta"}, "catalog: type: only with table_format: iceberg"),
         ({"checks": {"catalog": {"severity": "WARN"}}}, "only of a Delta table with the setting catalog"),
     ],

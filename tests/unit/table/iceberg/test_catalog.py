@@ -96,3 +96,23 @@ def test_a_rest_catalog_is_opened_with_the_configuration_of_pyiceberg(monkeypatc
         (request,) = server.requests
     assert b"/v1/config?warehouse=of-setting" in request
     assert b"Bearer of-environment" in request
+
+
+@pytest.mark.parametrize(
+    ("region", "uri"),
+    [
+        ("eu-central-1", "https://s3tables.eu-central-1.amazonaws.com/iceberg"),
+        ("cn-north-1", "https://s3tables.cn-north-1.amazonaws.com.cn/iceberg"),
+    ],
+)
+def test_the_requests_to_a_table_bucket_are_signed_in_its_region(monkeypatch, region, uri):
+    opened = {}
+    monkeypatch.setattr(
+        rest_catalog, "open_rest_catalog", lambda _, properties, __: opened.update(properties)
+    )
+    bucket = f"arn:aws:s3tables:{region}:111122223333:bucket/lake"
+    catalog = IcebergCatalog("s3tables", "raw", "clicks", warehouse=bucket)
+    catalog.open({})
+    assert (opened["type"], opened["uri"], opened["warehouse"]) == ("rest", uri, bucket)
+    assert opened["rest.signing-name"] == "s3tables"
+    assert opened["rest.signing-region"] == region
