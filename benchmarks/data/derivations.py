@@ -2,15 +2,16 @@
 
 The URL of a request is a folder with the table `RAW`, and its stream names the work: `TYPED` decodes orders
 of `Payloads` into a new table `DERIVED` beside it. `APPEND` and `UPSERT` decode orders of `payload_of_order`
-into a table `DERIVED` that exists. `ROUTED` routes the orders of `Payloads` by their channel to a new table
-for each, which is `DERIVED` with the channel behind it. Results have the number of rows, and no size.
+into a table `DERIVED` that exists, `UPSERT_ICEBERG` into an Iceberg table. `ROUTED` routes the orders of
+`Payloads` by their channel to a new table for each, which is `DERIVED` with the channel behind it. Results
+have the number of rows, and no size.
 """
 
 from __future__ import annotations
 
 import json
 
-TYPED, APPEND, UPSERT, ROUTED = "typed", "append", "upsert", "routed"
+TYPED, APPEND, UPSERT, UPSERT_ICEBERG, ROUTED = "typed", "append", "upsert", "upsert-iceberg", "routed"
 
 RAW, DERIVED, ROUTER = "raw", "orders", "router"
 

@@ -37,12 +37,14 @@ from kinesis_assets.schemas.ddl import KEEPING
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit
 from kinesis_assets.table.data_file_writer import DataFileWriter
+from kinesis_assets.table.iceberg.column_ids import evolved, with_ids
 from kinesis_assets.table.positions.range_stats import RangeStats
 from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from kinesis_assets.table.format import DerivedIn
     from kinesis_assets.table.table import PositionedTable
 
 _TYPES = {
@@ -134,24 +136,30 @@ class OrderFiles:
         return sum(file.size for file in self.manifest.files)
 
     @classmethod
-    def write(cls, folder: Path, files: int, file_rows: int) -> OrderFiles:
-        """Write files with the same number of rows, in order of the key, as a derivation writes them."""
-        job = WritingJob(TableFolder.at(str(folder)), _arrow_schema(), (), new_id())
+    def write(cls, folder: Path, files: int, file_rows: int, *, field_ids: bool = False) -> OrderFiles:
+        """Write files with the same number of rows, in order of the key, as a derivation writes them.
+
+        Args:
+            field_ids: Whether the columns of the files have the ids of an Iceberg table.
+        """
+        schema = with_ids(_arrow_schema(), evolved(None, _SCHEMA)) if field_ids else _arrow_schema()
+        job = WritingJob(TableFolder.at(str(folder)), schema, (), new_id())
         contents = []
         for number in range(files):
             batches = _batches(number * file_rows, file_rows, job.batch_id)
             contents += [batch["manifest"][0].as_py() for batch in writing_task(job)(batches)]
         return cls(folder, job.batch_id, sum(decode_all("orders", contents, Manifest), Manifest()))
 
-    def create_derived(self, folder: Path, *, copies: int = 1) -> None:
+    def create_derived(self, folder: Path, *, copies: int = 1, format: DerivedIn | None = None) -> None:  # noqa: A002
         """Create a derived table with these rows, which has consumed the raw table beside it to its end.
 
         Args:
             folder: The folder of both tables.
             copies: How often the table has each file.
+            format: The format of the derived table; None for Delta Lake.
         """
         source = open_source(str(folder / RAW))
-        table = DerivedTable(str(folder / DERIVED))
+        table = DerivedTable(str(folder / DERIVED), format=format)
         table.open_or_create(source.id, _SCHEMA, ())
         commit_derived(
             table,

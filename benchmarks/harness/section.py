@@ -72,6 +72,10 @@ class Goal(Enum):
         "10 runs on different shards, 20 ms per request: commits of the run with the fewest",
         "at least half of the mean",
     )
+    ICEBERG_UPSERT = (
+        "CPU of an upsert of 10,000 keys into 10 million rows in Iceberg, compared with Delta",
+        "at most 1.5x, with keys in one file and in all",
+    )
     CHAIN_BYTES = (
         "positions files of 3 days, for 1,000 shards that all move and one commit per second",
         "at most 10 GB",

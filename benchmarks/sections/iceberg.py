@@ -1,4 +1,4 @@
-"""Raw tables in the format Iceberg, beside Delta: landings, many commits, and competing runs."""
+"""Tables in the format Iceberg, beside Delta: landings, many commits, competing runs, and upserts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.data.iceberg_tables import iceberg_table
+from benchmarks.data.derivations import DERIVED, RAW, UPSERT, UPSERT_ICEBERG, payload_of_order
+from benchmarks.data.iceberg_tables import derived_format, iceberg_table
 from benchmarks.data.one_record_commits import SHARDS, create_table, load_positions, prepare_commit
+from benchmarks.data.order_tables import OrderFiles, land
+from benchmarks.harness.host_memory import reclaim_from_host
 from benchmarks.harness.rounds import Input, measure_in_turn
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.harness.spread import Spread
 from benchmarks.harness.worker import Command
+from benchmarks.sections.derived.upserts import CLUSTERED, FILE_ROWS, KEYS, SCATTERED, keys
+from benchmarks.sections.derived.workers import OURS, workers
 from benchmarks.sections.fairness import commits_of_each
 from benchmarks.servers.replay_client import replay_server
 from benchmarks.servers.replay_streams import StreamSpec
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from benchmarks.harness.cpu import Usage
     from benchmarks.harness.rounds import ReaderRounds
+    from benchmarks.harness.worker import Worker
     from benchmarks.servers.replay_client import ReplayServer
 
 DELTA, ICEBERG = "Delta", "Iceberg"
@@ -57,6 +65,9 @@ FEW = 1_000
 MAX_MS, MAX_KB, MAX_GROWTH = 60, 100, 1.2
 
 WRITERS, COMMITS = 4, 400
+
+MAX_UPSERT = 1.5
+"""Maximum CPU of an upsert relative to Delta."""
 
 
 def landings(server: ReplayServer, stream: StreamSpec, *, rounds: int) -> Mapping[str, ReaderRounds]:
@@ -138,6 +149,66 @@ def _sizes(table: PositionedTable) -> dict[Path, int]:
     return {path: path.stat().st_size for path in paths}
 
 
+@dataclass(frozen=True)
+class Upserts:
+    """Upserts of some keys into tables with the same files.
+
+    Attributes:
+        rows: Number of rows before.
+        usages: The usage of each round, by how the keys are spread over the table, and by format.
+    """
+
+    rows: int
+    usages: Mapping[str, Mapping[str, Sequence[Usage]]]
+
+    def target(self) -> Target:
+        """Return the result of upserts."""
+        ratios = {spread: _ratio(found[ICEBERG], found[DELTA]) for spread, found in self.usages.items()}
+        text = ", ".join(f"{ratio.text(2)}x {spread}" for spread, ratio in ratios.items())
+        return Target(
+            Goal.ICEBERG_UPSERT,
+            f"{text}, of {self.rows / 1e6:g} million rows",
+            met=all(ratio.median <= MAX_UPSERT for ratio in ratios.values()),
+        )
+
+
+def _ratio(ours: Sequence[Usage], theirs: Sequence[Usage]) -> Spread:
+    return Spread.of([our.cpu / their.cpu for our, their in zip(ours, theirs, strict=True)])
+
+
+def upserts(
+    worker: Worker, *, files: int, rounds: int, file_rows: int = FILE_ROWS, count: int = KEYS
+) -> Upserts:
+    """Measure upserts of this number of keys into new tables with this number of files, in turn."""
+    usages: dict[str, dict[str, list[Usage]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        base = OrderFiles.write(Path(folder), files, file_rows, field_ids=True)
+        for spread in (CLUSTERED, SCATTERED):
+            payloads = [payload_of_order(number) for number in keys(spread, base.rows, count)]
+            found = usages[spread] = {format_: [] for format_ in FORMATS}
+            for number in range(rounds + 1):  # the first is a warm-up
+                for format_ in FORMATS:
+                    usage = _upsert(worker, base, payloads, format_)
+                    if number:
+                        found[format_].append(usage)
+    return Upserts(base.rows, usages)
+
+
+def _upsert(worker: Worker, base: OrderFiles, payloads: Sequence[bytes], format_: str) -> Usage:
+    """Measure an upsert of records into a new table."""
+    with tempfile.TemporaryDirectory() as folder:
+        raw = create_table(f"{folder}/{RAW}")
+        of_derived = derived_format(f"{folder}/{DERIVED}") if format_ == ICEBERG else None
+        base.create_derived(Path(folder), format=of_derived)
+        land(raw, payloads)
+        reclaim_from_host(2 * base.bytes)
+        kind = UPSERT_ICEBERG if format_ == ICEBERG else UPSERT
+        usage = worker.read(folder, kind, len(payloads)).usage
+        totals = DerivedTable(f"{folder}/{DERIVED}", format=of_derived).snapshot().totals()
+        assert totals.rows == base.rows, totals
+        return usage
+
+
 def section(full: bool) -> Section:
     """Measure, and return the section of the report."""
     with replay_server() as server:
@@ -150,11 +221,15 @@ def section(full: bool) -> Section:
             )
             for format_, opened in FORMATS.items()
         }
-    return Section(
-        "Iceberg tables beside Delta tables",
-        _describe(landed, rows, made),
-        targets=[landing_target(ratio(landed)), commit_target(rows), fairness_target(made[ICEBERG])],
-    )
+    with workers(peer=False) as running:
+        upserted = upserts(running.running[OURS], files=40 if full else 4, rounds=3 if full else 2)
+    targets = [
+        landing_target(ratio(landed)),
+        commit_target(rows),
+        fairness_target(made[ICEBERG]),
+        upserted.target(),
+    ]
+    return Section("Iceberg tables beside Delta tables", _describe(landed, rows, made, upserted), targets)
 
 
 def landing_target(measured: Spread) -> Target:
@@ -182,7 +257,10 @@ def fairness_target(made: Sequence[int]) -> Target:
 
 
 def _describe(
-    landed: Mapping[str, ReaderRounds], rows: Sequence[Row], made: Mapping[str, Sequence[int]]
+    landed: Mapping[str, ReaderRounds],
+    rows: Sequence[Row],
+    made: Mapping[str, Sequence[int]],
+    upserted: Upserts,
 ) -> str:
     text = (
         "Each format has its default settings; the catalog of the Iceberg tables is a file of SQLite. A "
@@ -190,7 +268,9 @@ def _describe(
         "commit to a long table adds one small file; files before the first "
         f"{KEPT} were added by commits of up to {FILES:,} files, instead of one commit each. Its costs are "
         f"the means of {ROUNDS} commits, so that they include checkpoints of Delta's log, and manifests of "
-        f"Iceberg's that are merged. {WRITERS} processes, each on its own shard, commit without a pause."
+        f"Iceberg's that are merged. {WRITERS} processes, each on its own shard, commit without a pause. "
+        f"Upserts are those of the section about derived tables, of {KEYS:,} keys into {upserted.rows:,} "
+        "rows."
     )
     return "\n\n".join(
         [
@@ -209,6 +289,19 @@ def _describe(
             markdown_table(
                 ["table", "commits of each process"],
                 [[name, ", ".join(map(str, each))] for name, each in made.items()],
+            ),
+            markdown_table(
+                ["table", "keys", "CPU s of an upsert", "wall-clock s"],
+                [
+                    [
+                        name,
+                        spread,
+                        Spread.of([usage.cpu for usage in usages]).text(),
+                        Spread.of([usage.wall for usage in usages]).text(),
+                    ]
+                    for spread, found in upserted.usages.items()
+                    for name, usages in found.items()
+                ],
             ),
         ]
     )

@@ -20,7 +20,9 @@ from benchmarks.data.derivations import (
     ROUTER,
     TYPED,
     UPSERT,
+    UPSERT_ICEBERG,
 )
+from benchmarks.data.iceberg_tables import derived_format
 from benchmarks.data.payloads import CHANNELS, PAYLOAD
 from benchmarks.data.record_formats import RECORD_FORMATS
 from benchmarks.harness.worker_protocol import ReadRequest, ReadResult, private_stdout, serve_requests
@@ -56,9 +58,10 @@ def prepare(spark: SparkSession, request: ReadRequest) -> Callable[[], ReadResul
     derivation = Derivation(
         source=f"{request.url}/{RAW}",
         transform=transform,
-        mode=Upsert(key=(KEY,), order_by=(NEWEST_BY,)) if request.stream == UPSERT else None,
+        mode=Upsert((KEY,), (NEWEST_BY,)) if request.stream in {UPSERT, UPSERT_ICEBERG} else None,
     )
-    table = DerivedTable(f"{request.url}/{DERIVED}")
+    uri = f"{request.url}/{DERIVED}"
+    table = DerivedTable(uri, format=derived_format(uri) if request.stream == UPSERT_ICEBERG else None)
 
     def work() -> ReadResult:
         rows = sum(commit.rows for commit in derive(spark, table, derivation))

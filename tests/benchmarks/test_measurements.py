@@ -80,7 +80,8 @@ def test_costs_of_derived_tables_are_measured_for_small_tables() -> None:
         routed = routes.measure(running.running[OURS], records=80, rounds=1)
         encoded = formats.measure(running.running[OURS], orders=800, rounds=1)
         upserted = upserts.measure(running, files=2, rounds=1, file_rows=100, count=10)
-    assert None not in (added.target().met, routed.target().met)
+        both = iceberg.upserts(running.running[OURS], files=2, rounds=1, file_rows=100, count=10)
+    assert None not in (added.target().met, routed.target().met, both.target().met)
     assert "5 tables" in routed.describe()
     assert [target.goal for target in encoded.targets() if target.met is not None] == [
         Goal.LINES,
