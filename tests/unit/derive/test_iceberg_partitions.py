@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -19,7 +20,8 @@ from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.policy import Retention
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.schema import accept_columns
-from kinesis_assets.derive.write import writing_job
+from kinesis_assets.derive.write import with_open_buckets, writing_job
+from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.errors import SchemaChangeRefused, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits, State
@@ -239,6 +241,20 @@ def test_rows_of_partitions_expire(tmp_path, column):
     table.maintained(retention=Retention(column, 30))
     kept = {"day": [3, 7, 8], "seen": [3, 7]}[column]
     assert sorted(each["number"] for each in table.rows("pyiceberg", "number")) == kept
+
+
+def test_a_task_writes_a_file_for_each_bucket_however_many_batches_of_rows_it_gets(tmp_path):
+    table = Partitioned(tmp_path, "bucket(8, number)").table
+    base = table.snapshot()
+    job = writing_job(table, base.file_schema, base.partition_by, 7)
+    empty = {**dict.fromkeys(base.file_schema.names), BATCH_COLUMN: 7}
+    batches = [
+        pa.RecordBatch.from_pylist([{**empty, "number": number} for number in numbers], base.file_schema)
+        for numbers in ([*range(50), None], range(50, 100), range(100, 150))
+    ]
+    (found,) = writing_task(with_open_buckets(job))(iter(batches))
+    files = msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest).files
+    assert (len(files), sum(file.rows for file in files)) == (9, 151)
 
 
 def test_maintenance_deletes_files_of_partitions_that_no_snapshot_names(tmp_path):
