@@ -38,7 +38,7 @@ TESTS = {
     "ingest/manifest.py": ["security", "ingest/test_manifest.py"],
     "ingest/plan.py": ["ingest"],
     "ingest/run.py": ["ingest"],
-    "ingest/shard_lists.py": ["ingest"],
+    "ingest/shard_lists.py": ["ingest", "operations/adopt", "operations/seek"],
     "kinesis/data_loss.py": ["kinesis/reading", *LOSSES],
     "table/commits/commit.py": [*TABLES, "ingest/test_allowance.py", "operations/adopt"],
     "table/commits/commit_loop.py": TABLES,

@@ -15,11 +15,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows, read_table
 from kinesis_assets.derive.cursor import Records, Selection
-from kinesis_assets.derive.new_rows import rows_since
+from kinesis_assets.derive.new_rows import next_rows, rows_since
+from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.source_tables import RawSource, open_source
 from kinesis_assets.errors import (
     InvalidInput,
     PositionsUnreadable,
+    SourceRowsDeleted,
     SourceRowsMissing,
     TableMissing,
     TableOfAnotherSource,
@@ -34,6 +36,7 @@ from support.conditions import Condition
 from support.derived import maintain_table
 from support.formats import append, iceberg_of, settings_of, table_of
 from support.iceberg.foreign import expire_all_but_current
+from support.plain_derived import PlainDerived
 from support.single_task import land_as_in_spark
 from support.timing import WRITING
 
@@ -343,6 +346,90 @@ def test_two_restores_during_the_first_steps_double_no_row_unseen(landed):
     rows = new_rows(landed.table.uri, rows.cursor, max_bytes=1)
     assert items(landed, rows) == [2]
     assert rows.lost
+
+
+@pytest.fixture
+def consumer(landed, tmp_path):
+    """A derived table that has consumed 1 and 2."""
+    consumed = new_rows(landed.table.uri).cursor
+    table = PlainDerived(tmp_path / "consumer", consumed.source)
+    table.append((1, 1, "a"))
+    table.append((2, 2, "a"), cursor=consumed)
+    return table.table
+
+
+def next_of(consumer, landed, on_deleted="fail", *, is_rollup=False):
+    """Return what the next run of the derived table consumes, or why it starts again."""
+    return next_rows(
+        consumer.uri,
+        consumer.snapshot(),
+        open_source(landed.table.uri),
+        on_deleted=OnDeleted(on_deleted),
+        max_bytes=inf,
+        is_rollup=is_rollup,
+    )
+
+
+def test_a_derived_table_consumes_the_rows_after_its_own_position(consumer, landed):
+    land(landed, 3)
+    assert items(landed, next_of(consumer, landed)) == [3]
+
+
+@pytest.fixture
+def added_again(landed, consumer):
+    """The raw table, of which a row was deleted and added again after it was consumed."""
+    del consumer
+    landed.lose(2)
+    landed.replay()
+    return landed
+
+
+def test_rows_that_were_added_again_are_refused_if_the_policy_is_to_fail(consumer, added_again):
+    with pytest.raises(SourceRowsDeleted):
+        next_of(consumer, added_again)
+
+
+def test_rows_that_were_added_again_are_left_out_and_reported_if_the_policy_is_to_ignore_them(
+    consumer, added_again
+):
+    rows = next_of(consumer, added_again, "ignore")
+    assert (added_again.table.snapshot().count(Condition(rows.condition)), len(rows.lost)) == ({}, 1)
+
+
+def test_a_table_starts_again_after_rows_were_added_again_if_the_policy_is_to_rebuild(consumer, added_again):
+    restart = next_of(consumer, added_again, "rebuild")
+    assert (type(restart.cause), len(restart.lost)) == (SourceRowsDeleted, 1)
+
+
+def test_a_rollup_computes_rows_that_were_added_again_whatever_the_policy(consumer, added_again):
+    rows = next_of(consumer, added_again, is_rollup=True)
+    found = added_again.table.snapshot().count(Condition(rows.condition))
+    assert (found, rows.lost) == ({added_again.shard_ids[0]: 1}, [])
+
+
+@pytest.fixture
+def incomplete(landed, consumer):
+    """The raw table, of which another program has deleted a row that was not consumed."""
+    del consumer
+    land(landed, 3)
+    landed.lose(3)
+    return landed
+
+
+@pytest.mark.parametrize("policy", ["fail", "ignore"])
+def test_missing_rows_are_an_error_unless_the_policy_is_to_rebuild(consumer, incomplete, policy):
+    with pytest.raises(SourceRowsMissing):
+        next_of(consumer, incomplete, policy)
+
+
+def test_a_table_starts_again_after_missing_rows_if_the_policy_is_to_rebuild(consumer, incomplete):
+    assert type(next_of(consumer, incomplete, "rebuild").cause) is SourceRowsMissing
+
+
+def test_a_derived_table_that_was_restored_is_refused_before_it_consumes_anything(consumer, landed):
+    DeltaTable(consumer.uri).restore(DeltaTable(consumer.uri).version() - 1)
+    with pytest.raises(TableRewritten):
+        next_of(consumer, landed)
 
 
 class TestIcebergTable:
