@@ -11,6 +11,7 @@ from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
 from kinesis_assets.ingest.plan import current_shards
+from kinesis_assets.ingest.shard_lists import confirmed_listing
 from support.shard_lists import omit_shards
 from support.stream_names import shard_partitions
 from support.timing import READING, set_timing
@@ -92,6 +93,16 @@ def test_no_shards_of_a_list_without_a_new_parent_are_believed(bench, faults):
     omit_shards(faults, parent)
     with pytest.raises(ShardListIncomplete, match=parent):
         current_shards(bench.client.listing(), bench.table)
+
+
+def test_an_operator_sets_no_positions_by_a_list_without_a_parent_even_if_the_table_has_its_rows(
+    bench, faults
+):
+    (parent,) = bench.create()
+    bench.split(parent)
+    omit_shards(faults, parent)
+    with pytest.raises(ShardListIncomplete, match=parent):
+        confirmed_listing(bench.client, bench.client.listing(), [parent])
 
 
 @pytest.fixture
