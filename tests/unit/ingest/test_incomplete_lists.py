@@ -95,6 +95,18 @@ def test_no_shards_of_a_list_without_a_new_parent_are_believed(bench, faults):
         current_shards(bench.client.listing(), bench.table)
 
 
+def test_the_first_plan_gives_up_no_parent_that_cannot_have_expired(bench, faults):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.split(parent)
+    omit_shards(faults, parent)
+    faults.fail("GetShardIterator", status=400, code="ResourceNotFoundException", shard_id=parent)
+    with pytest.raises(ShardListIncomplete, match=parent):
+        bench.plan()
+    with pytest.raises(TableMissing):
+        bench.table.snapshot()
+
+
 def test_an_operator_sets_no_positions_by_a_list_without_a_parent_even_if_the_table_has_its_rows(
     bench, faults
 ):
