@@ -128,6 +128,13 @@ bucket: $(READY)
 		exactly_once_in_continuous_runs graceful_stop identity one_winner replay) \
 		tests/contract/test_no_silent_loss.py::test_a_restored_table_fails_the_run_until_it_is_replayed_and_adopted
 
+# Of the kills of derivations and of the histories of derived tables, a part: all of them with `make faults FORMAT=iceberg` and
+# `make histories FORMAT=iceberg`.
+OF_DERIVED := test_killed_operations.py \
+	test_crash_matrix.py::test_a_killed_upsert_is_repeated_exactly_once \
+	test_crash_matrix.py::test_a_commit_whose_response_is_lost_is_made_once \
+	test_histories.py::test_each_row_is_consumed_exactly_once_in_any_history[1]
+
 # What all formats of tables have in common, on raw and derived Iceberg tables: lines of the contract, runs and operations that
 # are killed at any point, races, and a few random histories.
 iceberg: $(READY)
@@ -136,6 +143,7 @@ iceberg: $(READY)
 		exactly_once_downstream exactly_once_in_continuous_runs graceful_stop isolation_of_failures one_winner replay) \
 		$(patsubst %,tests/chaos/faults/test_%.py,crash_matrix crash_matrix_of_continuous_runs fencing \
 		killed_operations paused_runs) tests/chaos/property/test_histories.py tests/chaos/test_races.py \
+		$(addprefix tests/chaos/derived/,$(OF_DERIVED)) \
 		tests/integration/derive tests/unit/derive \
 		$(patsubst %,tests/integration/dagster/test_%.py,derived_checks derived_tables typed_tables)
 
@@ -145,13 +153,19 @@ MINUTES ?= 2
 soak: $(ARCHIVE)
 	@$(BIN)/python tests/chaos/soak --minutes $(MINUTES)
 
-# The crash matrix with 200 kills at random steps; about ten minutes.
+# The crash matrix with 200 kills at random steps, and all kills of derivations; about fifteen minutes. FORMAT=iceberg runs
+# them over Iceberg tables.
 faults: $(ARCHIVE)
-	@FAULTS=long $(BIN)/pytest tests/chaos/faults
+	@FAULTS=long $(BIN)/pytest tests/chaos/faults \
+		$(patsubst %,tests/chaos/derived/test_%.py,crash_matrix killed_operations killed_redrives)
 
-# The property of tests/chaos/property for 10,000 random histories; more than an hour.
+DERIVED_HISTORIES ?= 100
+
+# The property of tests/chaos/property for 10,000 random histories, and those of derived tables for 100; hours.
+# `make histories FORMAT=iceberg DERIVED_HISTORIES=20` runs them over Iceberg tables, and fewer of the latter.
 histories: $(READY)
 	@$(BIN)/pytest --hypothesis-profile=long tests/chaos/property/test_histories.py
+	@DERIVED_HISTORIES=$(DERIVED_HISTORIES) $(BIN)/pytest $(patsubst %,tests/chaos/derived/test_%.py,histories divisions)
 
 HANDOVERS ?= 10
 

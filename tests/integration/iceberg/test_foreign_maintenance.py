@@ -7,6 +7,7 @@ import time
 
 import pytest
 from pyiceberg.expressions import EqualTo
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import StringType
 
 from support.iceberg import foreign
@@ -50,6 +51,25 @@ def test_a_column_is_added_by_others(table):
 def test_snapshots_are_expired_by_others(table):
     foreign.expire_all_but_current(table)
     assert len(table.refresh().snapshots()) == 1
+    assert items(table) == [0, 1, 2]
+
+
+def test_files_are_compacted_by_others(table):
+    foreign.append(table, arrow_of([24]))  # on another day
+    foreign.compact(table)
+    assert items(table) == [0, 1, 2, 24]
+    assert sorted(table.inspect.files()["record_count"].to_pylist()) == [1, 3]
+    assert table.current_snapshot().summary.operation is Operation.REPLACE
+
+
+def test_hidden_folders_are_left_where_files_without_a_snapshot_are_removed(table):
+    folder = foreign._path(table.location())
+    kept, orphan = folder / "_kinesis" / "x.parquet", folder / "data" / "x.parquet"
+    for path in (kept, orphan):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert foreign.remove_unreferenced(table, keeps_hidden=True) == [orphan]
+    assert kept.exists()
     assert items(table) == [0, 1, 2]
 
 
