@@ -12,7 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from kinesis_assets import new_rows
 from kinesis_assets.errors import PositionConflict, TableRewritten, TableUnsuitable
@@ -39,23 +38,6 @@ def bench(bench_of_today, sqlite_catalog, tmp_path):
     bench = replace(bench_of_today, table=table)
     bench.create(2)
     return bench
-
-
-@pytest.fixture
-def before_commit(monkeypatch):
-    """Call a function once, right before the next commit is sent to the catalog."""
-
-    def before_commit(act):
-        original, left = SqlCatalog.commit_table, [act]
-
-        def commit_table(catalog, *arguments):
-            if left:
-                left.pop()()
-            return original(catalog, *arguments)
-
-        monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
-
-    return before_commit
 
 
 def land(bench, count=10):
