@@ -126,14 +126,16 @@ class TableInCatalog:
             TableUnreachable: The table can be neither opened nor created.
             TableUnsuitable: The folder is that of a table which the catalog does not have.
         """
+        way_out = "If it was renamed or dropped, or is in another catalog, correct the setting catalog"
+        if self.catalog.region_of_rows is None:
+            way_out += ", or register the newest file metadata/*.metadata.json there"
         return open_or_create(
             self._table,
             opened,
             partial(self._create, schema, partitioning, properties),
             commits=self._commits,
             lost=f"the catalog has no table {'.'.join(self.catalog.identifier)}",
-            way_out="If it was renamed or dropped, or is in another catalog, correct the setting catalog, or "
-            "register the newest file metadata/*.metadata.json there",
+            way_out=way_out,
         )
 
     def _create(self, schema: Schema, partitioning: PartitionSpec, properties: Mapping[str, str]) -> None:
