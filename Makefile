@@ -146,6 +146,7 @@ iceberg: $(READY)
 		$(addprefix tests/chaos/derived/,$(OF_DERIVED)) \
 		tests/integration/derive tests/unit/derive \
 		$(patsubst %,tests/integration/dagster/test_%.py,derived_checks derived_tables typed_tables)
+	@$(MEMORY) FORMAT=s3tables $(BIN)/pytest -q -n 2 -k 'commit or passes' tests/chaos/faults/test_crash_matrix.py
 
 MINUTES ?= 2
 

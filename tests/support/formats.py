@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from kinesis_assets.table.iceberg.version import IcebergVersion
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.table import PositionedTable
 from support.iceberg import foreign
+from support.iceberg.aws_catalogs import on_s3_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
 FORMATS = ("delta", "iceberg")
 
 FORMAT = os.environ.get("FORMAT", "delta")
-"""The format of the tables of the fixture `table`: "delta"; or "iceberg", which only the tests with the mark
-`any_format` support. The processes that a test starts inherit it."""
+"""The format of the tables of the fixture `table`: "delta"; "iceberg", which only the tests with the mark
+`any_format` support; or "s3tables", Iceberg in a table bucket, for the crash matrix. The processes that a
+test starts inherit it."""
 
 
 SNAPSHOTS_KEPT = 3
@@ -44,6 +47,10 @@ SNAPSHOTS_KEPT = 3
 
 def raw_table(uri: str, policy: TablePolicy = TablePolicy()) -> PositionedTable:
     """Return a raw table in the format of the tests, which may not exist yet."""
+    if FORMAT == "s3tables":
+        catalog = replace(on_s3_tables(os.environ["TABLE_BUCKET"]), namespace="lake")
+        name = re.sub(r"[^a-z0-9]", "_", uri.removeprefix("s3://"))
+        return raw_table_in(catalog, uri, policy, name=name, snapshots_kept=SNAPSHOTS_KEPT)
     return table_of(FORMAT, uri, policy, snapshots_kept=SNAPSHOTS_KEPT)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness.waiting import SECONDS, wait_until
 from chaos.faults.forked import PROGRAMS, Forked
 from kinesis_assets.errors import TableMissing
-from support.formats import format_of, iceberg_of
+from support.formats import FORMAT, iceberg_of
 from support.iceberg.table_readers import with_duckdb
 from support.pipeline import Pipeline
 
@@ -52,7 +52,7 @@ class FaultBench(Pipeline):
 
     def assert_others_read_it(self) -> None:
         """Assert that DuckDB finds the rows of an Iceberg table too; Delta tables have tests of their own."""
-        if format_of(self.table) == "iceberg":
+        if FORMAT == "iceberg":
             columns = ("shard_id", "sequence_number", "data")
             rows = with_duckdb(iceberg_of(self.table), columns, None)
             assert Counter(tuple(row.values()) for row in rows) == Counter(self.stored)

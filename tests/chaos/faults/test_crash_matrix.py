@@ -4,7 +4,8 @@ These runs do not need Spark (see `one_run.py`), so that there can be many. `tes
 the processes of Spark, and `test_killed_operations.py` replays, seeks and maintenance.
 
 The long profile, with `LONG_KILLS` kills at random points, is `FAULTS=long pytest tests/chaos/faults`, or
-`make faults`. A failure names its seed; `FAULTS_SEED` repeats it.
+`make faults`. A failure names its seed; `FAULTS_SEED` repeats it. With `FORMAT=s3tables` the table is in a
+stub of Amazon S3 Tables.
 """
 
 from __future__ import annotations

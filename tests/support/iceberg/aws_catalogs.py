@@ -96,3 +96,8 @@ def in_table_bucket(url: str) -> TestCatalog:
     client = {f"client.{name}": value for name, value in (_KEYS | {"region": "us-east-1"}).items()}
     properties = {"type": "rest", "uri": f"{url}/iceberg", "warehouse": TABLE_BUCKET, **client}
     return TestCatalog("s3tables", {**properties, **signing, "rest.signing-region": "us-east-1"})
+
+
+def on_s3_tables(url: str) -> TestCatalog:
+    """Return the catalog behind a `TableBucketProxy` as settings name it."""
+    return TestCatalog("s3tables", {"type": "s3tables", "uri": f"{url}/iceberg", "warehouse": TABLE_BUCKET})

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from benchmarks.harness.waiting import SECONDS
 from support.iceberg import foreign
-from support.iceberg.aws_catalogs import TABLE_BUCKET, TableBucketProxy
+from support.iceberg.aws_catalogs import TableBucketProxy, on_s3_tables
 from support.iceberg.catalogs import TestCatalog, in_bucket, over_rest
 from support.iceberg.fault_proxy import Request
 
@@ -159,9 +159,7 @@ class TableBucket(TableBucketProxy):
     @property
     def catalog(self) -> TestCatalog:
         """The catalog with a new namespace, as settings name it."""
-        return TestCatalog(
-            "s3tables", {"type": "s3tables", "uri": f"{self.url}/iceberg", "warehouse": TABLE_BUCKET}
-        )
+        return on_s3_tables(self.url)
 
     def reply(self, request: Request) -> Reply | None:
         self.actions |= _ACTIONS[request.method, request.path.partition("?")[0].count("/") - 2]

@@ -41,6 +41,12 @@ OF_FORMAT = {
         "write manifest list": ("kinesis_assets.table.iceberg.manifests", "NewManifests.list_of"),
         "commit request": ("pyiceberg.catalog.sql", "SqlCatalog.commit_table"),
     },
+    "s3tables": {
+        "create table": ("pyiceberg.catalog.rest", "RestCatalog.create_table"),
+        "write manifests": ("kinesis_assets.table.iceberg.manifests", "NewManifests.following"),
+        "write manifest list": ("kinesis_assets.table.iceberg.manifests", "NewManifests.list_of"),
+        "commit request": ("pyiceberg.catalog.rest", "RestCatalog.commit_table"),
+    },
 }
 """What the process that plans and commits passes to a table of each format, see `support.formats.FORMAT`."""
 
@@ -101,7 +107,7 @@ OPERATIONS_OF_FORMAT = {
     },
 }
 
-OPERATIONS = OPERATIONS_OF_FORMAT[os.environ.get("FORMAT", "delta")] | {
+OPERATIONS = OPERATIONS_OF_FORMAT.get(os.environ.get("FORMAT", "delta"), {}) | {
     "prune a file": ("support.named_files", "NamedFiles.delete_file"),
 }
 """What a replay, a seek or a maintenance passes beside what a run passes too. The vacuum of an Iceberg table
