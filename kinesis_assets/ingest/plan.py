@@ -241,7 +241,7 @@ def plan_run(
             for shard_id, shard in recorded.shards.items()
             if not shard.finished and shard.retention_hours != expected.shards[shard_id].retention_hours
         },
-        to_fill={} if snapshot is None else gaps_to_fill(snapshot, expected.identity, expected.shards),
+        to_fill=gaps_to_fill(snapshot, expected.identity, expected.shards),
     )
 
 
@@ -307,16 +307,16 @@ def _read_or_freeze(
 
 
 def gaps_to_fill(
-    snapshot: TableSnapshot, identity: StreamIdentity, shards: Mapping[str, ShardPosition]
+    snapshot: TableSnapshot | None, identity: StreamIdentity, shards: Mapping[str, ShardPosition]
 ) -> dict[str, Collection[Gap]]:
     """Return what catch-ups have skipped and are still to add, by shard id.
 
     If the amendment cannot be read, which the checks report, nothing counts as added: no run depends on it.
 
     Args:
-        snapshot: The newest version of the table.
+        snapshot: The newest version of the table; None if its first positions were just committed.
     """
-    if not any(gap.to_fill for shard in shards.values() for gap in shard.gaps):
+    if snapshot is None or not any(gap.to_fill for shard in shards.values() for gap in shard.gaps):
         return {}
     try:
         amendment = snapshot.amendment(identity)

@@ -36,7 +36,7 @@ TABLES = [
 LOSSES = ["ingest/test_data_loss.py", "ingest/test_continuing_after_loss.py"]
 TESTS = {
     "ingest/manifest.py": ["security", "ingest/test_manifest.py"],
-    "ingest/plan.py": ["ingest"],
+    "ingest/plan.py": ["ingest", "kinesis/test_auto_distribution.py"],
     "ingest/run.py": ["ingest"],
     "ingest/shard_lists.py": ["ingest", "operations/adopt", "operations/seek"],
     "kinesis/data_loss.py": ["kinesis/reading", *LOSSES],
