@@ -7,40 +7,22 @@ from decimal import Decimal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.transforms import IdentityTransform
 
-from kinesis_assets.derive.commit import commit
-from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
-from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.policy import Retention
-from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.schema import accept_columns
 from kinesis_assets.derive.write import with_open_buckets, writing_job
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.errors import SchemaChangeRefused, TableUnsuitable
-from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits, State
-from kinesis_assets.table.partition_field import partition_fields
-from support.formats import derived_iceberg, iceberg_of
+from support.formats import iceberg_of
+from support.iceberg.partitioned import ROWS, TYPES, Partitioned, columns_of, row
 from support.iceberg.table_readers import READERS
 from support.readers import Filter
 from support.table_folder import files_of, set_age
-
-TYPES = {
-    "number": "integer",
-    "id": "long",
-    "name": "string",
-    "seen": "timestamp",
-    "wall": "timestamp_ntz",
-    "day": "date",
-    "price": "decimal(12,2)",
-    "token": "binary",
-}
 
 PARTITIONS = (
     ("name", "bucket(4, id)", "day(seen)", "month(day)", "truncate(100, price)", "bucket(4, token)"),
@@ -48,110 +30,6 @@ PARTITIONS = (
     ("day", "bucket(4, name)", "bucket(4, seen)", "hour(wall)", "truncate(10, number)", "truncate(2, token)"),
 )
 """Each kind of partition of each kind of column, in some tables."""
-
-
-def row(number, name, seen):
-    """Return a row. Its id is null if its number is 3."""
-    seen = None if seen is None else datetime.fromisoformat(seen).replace(tzinfo=UTC)
-    return {
-        "number": number,
-        "id": None if number == 3 else number * 7_000_000_000 - 10_000_000_000,
-        "name": name,
-        "seen": seen,
-        "wall": None if seen is None else seen.replace(tzinfo=None),
-        "day": None if seen is None else seen.date(),
-        "price": None if seen is None else Decimal(number * 1337 - 4000).scaleb(-2),
-        "token": None if name is None else name.encode(),
-    }
-
-
-ROWS = [
-    row(-11, "", "1969-12-31T23:59:59.999999"),
-    row(1, "a b/ü=%", "1970-01-01"),
-    row(2, "漢字かな\U0001f600x", "1969-01-31T01:00"),
-    row(3, None, None),
-    row(14, "漢字かな\U0001f600y", "2026-11-29T11:30"),
-    row(15, "orders", "2026-11-29T23:30"),
-]
-
-
-class Partitioned:
-    """A table with rows of some types, which a test writes itself."""
-
-    def __init__(self, folder, *partition_by, types=TYPES):
-        path = str(folder / "orders")
-        self.table = DerivedTable(path, format=derived_iceberg(path))
-        self.partition_by = partition_by
-        self.table.open_or_create("source", columns_of(types), partition_by)
-
-    def append(self, *rows, replacing=None):
-        """Add rows, and delete those whose number is given by copying their files without them."""
-        base, batch_id = self.table.snapshot(), new_id(self.table.clock)
-        schema = base.file_schema
-        writer = DerivedFileWriter(writing_job(self.table, schema, base.partition_by, batch_id))
-        removed = []
-        for file in base.data_files() if replacing is not None else []:
-            (rows_before,) = rows_of_file(self.table.files, file, schema)
-            is_replaced = pc.equal(rows_before["number"], replacing)
-            if pc.any(is_replaced).as_py():
-                removed.append(file)
-                writer.write(rows_before.filter(pc.invert(is_replaced)))
-        empty = dict.fromkeys(schema.names)
-        values = [{**empty, **each, BATCH_COLUMN: batch_id} for each in rows]
-        writer.write(pa.RecordBatch.from_pylist(values, schema))
-        commit(
-            self.table,
-            expected=base.commit_id,
-            cursor=Cursor(source="source", commit=batch_id),
-            batch_id=batch_id,
-            manifest=Manifest(tuple(writer.close())),
-            removed=removed,
-            base=base if removed else None,
-        )
-
-    def maintained(self, **options):
-        """Run maintenance, and return the states of its steps by name and object."""
-        now = datetime.now(UTC)
-        steps = maintain(self.table, now, machine=lambda: now, **options)
-        return {(step.step, step.of): step.state for step in steps}
-
-    @property
-    def partitions(self):
-        """The partition of each file."""
-        return [file.partition for file in self.table.snapshot().data_files()]
-
-    def rows(self, reader, *columns, condition=None):
-        return READERS[reader](iceberg_of(self.table), columns, condition)
-
-    def check_filters(self, reader, rows):
-        """Check that a reader finds the same rows by values of partition columns as without a filter."""
-        numbers = sorted(each["number"] for each in rows)
-        assert sorted(each["number"] for each in self.rows(reader, "number")) == numbers
-        for column in {field.column for field in partition_fields(self.partition_by)}:
-            values = [each[column] for each in rows]
-            for condition in [*(Filter(column, value) for value in values), Filter(column, values[-2], True)]:
-                if reader == "DuckDB" and not can_be_filtered_by_duckdb(condition.value):
-                    continue
-                found = {each["number"] for each in self.rows(reader, "number", condition=condition)}
-                assert found == {each["number"] for each in rows if condition.accepts(each)}, condition
-
-
-def can_be_filtered_by_duckdb(value):
-    """Return false for binary, which has no literal here; and before 1970, where DuckDB skips files too many.
-
-    It does so for days and months, also in tables that pyiceberg has written.
-    """
-    return not isinstance(value, bytes) and not (isinstance(value, date) and value.year < 1970)
-
-
-def columns_of(types):
-    fields = {**types, BATCH_COLUMN: "long"}
-    return {
-        "type": "struct",
-        "fields": [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields.items()
-        ],
-    }
 
 
 @pytest.mark.parametrize("partition_by", PARTITIONS, ids=lambda each: each[0])
