@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -12,6 +13,7 @@ from kinesis_assets import KinesisRoutesComponent
 from kinesis_assets.dagster.consumption import consumption_of
 from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
+from kinesis_assets.kinesis.settings import ClientSettings
 from support import dagster_components
 from support.dagster_components import dagsters_own_warnings, schema_of, validator_of
 from support.stream_names import raw_key
@@ -95,9 +97,11 @@ def test_the_router_is_partitioned_by_the_route_and_the_tables_as_they_say():
 
 def test_the_tables_of_an_iceberg_router_read_it_in_its_format():
     router, orders, users = loaded(ORDERS, USERS | {"table_format": "delta"}, **ICEBERG).assets
-    formats = [consumption_of(each).format for each in (router, orders, users)]
+    opened = SimpleNamespace(aws_settings=lambda _: ClientSettings())
+    formats = [consumption_of(each).format_in(opened) for each in (router, orders, users)]
     assert [each is not None for each in formats] == [True, True, False]
-    assert {consumption_of(each).source_format(router, None) for each in (orders, users)} == {formats[0]}
+    for each in (orders, users):
+        assert consumption_of(each).source_format(router, opened).of.args == formats[0].of.args
 
 
 def test_only_the_router_has_the_check_of_unmatched_records():
