@@ -265,5 +265,6 @@ def restore(table: PositionedTable, version: int) -> None:
 def rows_of(table: PositionedTable, columns: Sequence[str] = ()) -> pa.Table:
     """Return the rows of a table with some or all columns, read by another library."""
     if isinstance(table.format, IcebergFormat):
-        return iceberg_of(table).scan(selected_fields=tuple(columns) or ("*",)).to_arrow()
+        found = iceberg_of(table).scan(selected_fields=tuple(columns) or ("*",)).to_arrow()
+        return found.select(list(columns)) if columns else found  # it orders them as the table does
     return DeltaTable(table.uri).to_pyarrow_table(columns=list(columns) or None)
