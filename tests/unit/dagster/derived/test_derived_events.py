@@ -53,6 +53,7 @@ class Orders:
 
     def commit(self, *by: str | None, rows: int = 1, **fields: Any) -> list[DerivedCommit]:
         """Commit once for each of the runs, without an event."""
+        version = self.table.open_or_create(SOURCE, SCHEMA, ())
         made = []
         for run_id in by:
             previous = self.commits[-1].commit_id if self.commits else None
@@ -72,7 +73,7 @@ class Orders:
             )
             self.commits.append(made[-1])
             self.table.entries.write(made[-1])
-        self.table.open_or_create(SOURCE, SCHEMA, ()).commit(made[-1], [], exclusive=False)
+        version.commit(made[-1], [], exclusive=False)
         return made
 
     def run(self, *, commits: int = 0) -> str:
