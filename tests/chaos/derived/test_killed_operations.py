@@ -22,7 +22,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 from support.dated import Dated
-from support.formats import FORMAT, partitioned, source_format
+from support.formats import FORMAT, source_format
 from support.plain_derived import PlainDerived, flatten, steps_of
 from support.table_folder import files_of, set_age
 
@@ -87,13 +87,13 @@ def test_a_killed_rebuild_leaves_the_table_as_it_was_or_empty_and_is_repeated(
 ) -> None:
     before, rows, source_before = newest_of(orders), orders.rows, opened(source)
     with killed(moment, step):
-        rebuild(orders.table, source_before, OWNED, partitioned("part"), by="ann", apply=True)
+        rebuild(orders.table, source_before, OWNED, ("part",), by="ann", apply=True)
     if (moment, step) == ("after", "commit request"):
         assert (orders.rows, newest_of(orders).previous) == ({}, None)
     else:
         assert (orders.rows, newest_of(orders)) == (rows, before)
     source.append((4, 4, "a"))
-    rebuild(orders.table, opened(source), OWNED, partitioned("part"), by="ann", apply=True)
+    rebuild(orders.table, opened(source), OWNED, ("part",), by="ann", apply=True)
     orders.consume_all(source)
     assert orders.rows == source.rows
     assert orders.consume(source) is None
@@ -105,7 +105,7 @@ def test_the_run_after_a_killed_rebuild_continues_before_or_after_it(
 ) -> None:
     rows = orders.rows
     with killed(moment, step):
-        rebuild(orders.table, opened(source), OWNED, partitioned("part"), by="ann", apply=True)
+        rebuild(orders.table, opened(source), OWNED, ("part",), by="ann", apply=True)
     source.append((4, 4, "a"))
     orders.consume_all(source)
     is_rebuilt = (moment, step) == ("after", "commit request")
@@ -194,9 +194,9 @@ def test_killed_maintenance_lets_rows_expire_or_not_and_is_repeated(
 def flat(tmp_path: Path) -> PlainDerived:
     """A table with a large and a small file of one partition outside of its folder, and one of another.
 
-    An Iceberg table has neither partitions nor folders.
+    An Iceberg table has no such files, and here no partitions.
     """
-    derived = PlainDerived(tmp_path / "flat")
+    derived = PlainDerived(tmp_path / "flat", partitioned=FORMAT == "delta")
     derived.append(*((number, number, "a") for number in range(1000)))
     derived.append((1001, 1, "a"))
     derived.append((1002, 2, None))
