@@ -154,7 +154,7 @@ def test_upserts_and_roll_ups_follow_each_procedure_of_spark(tables):
 @pytest.fixture
 def derived(sqlite_catalog, tmp_path):
     """A table that a test writes itself, with files of two commits, in a catalog that Spark reaches too."""
-    derived = PlainDerived(tmp_path / "plain", format=derived_in(sqlite_catalog, "plain"))
+    derived = PlainDerived(tmp_path / "plain", partitioned=False, format=derived_in(sqlite_catalog, "plain"))
     derived.append((1, 10, "a"), (2, 20, "b"))
     derived.append((3, 30, None))
     return derived
