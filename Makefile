@@ -69,6 +69,7 @@ thorough: $(ARCHIVE)
 	@echo "Thorough tests: more points at which processes are killed, other consumers, all benchmarks with little data"
 	@$(MEMORY) $(PROCESSES) -m thorough $(CHAOS) $(DEPLOYMENTS) $(INTEGRATION)
 	@$(MEMORY) FORMAT=iceberg $(PROCESSES) -m thorough tests/chaos tests/integration
+	@$(MEMORY) FORMAT=iceberg $(PROCESSES) $(patsubst %,tests/integration/derive/test_%.py,redrive rollup)
 
 deployments: $(ARCHIVE)
 	@echo "Tests of deployments, clusters and the documentation"
@@ -139,12 +140,12 @@ OF_DERIVED := test_killed_operations.py \
 # are killed at any point, races, and a few random histories.
 iceberg: $(READY)
 	@echo "Contract and chaos tests on Iceberg tables"
-	@$(MEMORY) FORMAT=iceberg $(BIN)/pytest -q -n 2 --dist loadfile -k '$(ONE_KILL) or crash_matrix' $(patsubst %,tests/contract/test_%.py,atomic \
+	@$(MEMORY) FORMAT=iceberg $(BIN)/pytest -q -n 2 --dist loadfile $(MOST_TESTS) -k '$(ONE_KILL) or crash_matrix' $(patsubst %,tests/contract/test_%.py,atomic \
 		exactly_once_downstream exactly_once_in_continuous_runs graceful_stop isolation_of_failures one_winner replay) \
 		$(patsubst %,tests/chaos/faults/test_%.py,crash_matrix crash_matrix_of_continuous_runs fencing \
 		killed_operations paused_runs) tests/chaos/property/test_histories.py tests/chaos/test_races.py \
 		$(addprefix tests/chaos/derived/,$(OF_DERIVED)) \
-		tests/integration/derive tests/unit/derive \
+		tests/integration/derive $(patsubst %,--ignore tests/integration/derive/test_%.py,redrive rollup) tests/unit/derive \
 		$(patsubst %,tests/integration/dagster/test_%.py,derived_checks derived_tables typed_tables)
 	@$(MEMORY) FORMAT=s3tables $(BIN)/pytest -q -n 2 -k 'commit or passes' tests/chaos/faults/test_crash_matrix.py
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from benchmarks.sections import chain, compare, memory
 from benchmarks.sections.scale import backlog, deployed_run, idle_shards
 from benchmarks.servers.replay_streams import StreamSpec
@@ -17,6 +19,9 @@ from support.skipping import give_up
 if TYPE_CHECKING:
     from benchmarks.harness.section import Target
     from benchmarks.servers.replay_client import ReplayServer
+
+
+pytestmark = pytest.mark.thorough
 
 
 def assert_met(target: Target) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.thorough
+
 MANY = int(os.environ.get("SHARDS", "100"))
 """`make shards` tests the same with 1,000, and `python -m benchmarks scale` measures it."""
 

@@ -24,6 +24,8 @@ from docs.scale_table import values
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+pytestmark = pytest.mark.thorough
+
 ABOUT = 0.02
 """delta-rs reads an entry of the log once more from time to time. All other counts are too small for this."""
 

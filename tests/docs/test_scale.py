@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     Simulate = Callable[..., SimulatedDeployment]
 
+pytestmark = pytest.mark.thorough
+
 HOUR = 3600
 DAY = 24 * HOUR
 ABOUT = 0.25

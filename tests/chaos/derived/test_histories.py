@@ -385,7 +385,9 @@ def of_each(rows: Iterable[Row], documents: Iterable[int | None]) -> set[tuple[s
     return {(number, document) for number in numbers_of(rows) for document in documents}
 
 
-@pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(HISTORIES) if seed != 1)]
+)
 def test_each_row_is_consumed_exactly_once_in_any_history(events: EventBench, seed: int) -> None:
     events.packing = [*PACKINGS][seed % len(PACKINGS)]
     history = History(events, seed)

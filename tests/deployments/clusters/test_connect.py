@@ -6,6 +6,7 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from support.mentions import assert_mentions
 from support.tables import numbers, put_numbers
@@ -18,6 +19,7 @@ def test_a_run_ships_its_code_and_its_environment(connect_server, packed, run, k
     assert numbers(tmp_path / "table") == list(range(400))
 
 
+@pytest.mark.thorough
 def test_a_stream_is_compared_with_a_table(
     connect_server, python_with_packages, command, kinesis, stream, tmp_path
 ):
@@ -38,6 +40,7 @@ def test_a_stream_is_compared_with_a_table(
     assert sums == {"equal": 2, "missing": 1, "doubled": 1, "extra": 0}, errors
 
 
+@pytest.mark.thorough
 def test_a_run_has_a_task_for_each_core_of_the_server(
     connect_server, python_with_packages, run, kinesis, stream, tmp_path
 ):

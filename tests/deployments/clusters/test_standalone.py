@@ -78,6 +78,7 @@ def test_a_killed_worker_loses_and_repeats_no_record(
     assert numbers(tmp_path / "table") == list(range(400))
 
 
+@pytest.mark.thorough
 def test_speculative_tasks_write_no_record_twice(
     cluster, python_with_packages, run, kinesis, stream, faults, tmp_path
 ):
@@ -112,6 +113,7 @@ def test_executors_land_what_the_subscriptions_of_the_driver_have_received(
     assert numbers(tmp_path / "table") == list(range(400))
 
 
+@pytest.mark.thorough
 def test_an_executor_without_disk_space_leaves_its_work_to_the_others(
     bare_python, packed, run, kinesis, stream, full_disk, tmp_path
 ):
@@ -128,6 +130,7 @@ def test_an_executor_without_disk_space_leaves_its_work_to_the_others(
     assert numbers(tmp_path / "table") == list(range(400))
 
 
+@pytest.mark.thorough
 def test_landings_are_measured_beside_those_of_a_local_session(cluster, packed, python_with_packages):
     place = Cluster(cluster.config, cluster.pids, packed, Path(python_with_packages))
     few = StreamSpec("few", shards=8, pages=1, page_records=10)

@@ -49,12 +49,14 @@ def test_executors_without_the_packages_are_refused(refused):
     assert_mentions(error, "No module named", "set python_environment")
 
 
+@pytest.mark.thorough
 @by_spark
 def test_an_interpreter_that_is_missing_is_named(refused):
     error = refused(python_executable="/nowhere/python3")
     assert_mentions(error, "/nowhere/python3", "Set python_executable", f"Python {PYTHON_VERSION}")
 
 
+@pytest.mark.thorough
 @by_spark
 def test_another_version_of_python_is_named(refused, executable, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(OTHER_VERSION)

@@ -117,6 +117,7 @@ def test_a_record_for_which_an_expression_fails_replaces_no_other(typed):
     assert len([error for error in typed.values("error") if error]) == 1
 
 
+@pytest.mark.thorough
 def test_the_rows_depend_neither_on_steps_nor_on_the_records_around_them(typed, tmp_path):
     payloads = [*GOOD, ZERO, event(4, at="x"), ZERO, event(5, n=0, at="x"), event(6, n=0)]
     select = ["id", AT, "CAST(at AS DATE) AS day", "1 / n AS share"]

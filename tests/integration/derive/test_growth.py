@@ -117,6 +117,7 @@ EXTENDED = [
 ]
 
 
+@pytest.mark.thorough
 def test_every_reader_finds_the_rows_of_before_and_after_a_growth(bench, derived, tmp_path):
     wide = replace(derived, derivation=replace(derived.derivation, partition_by=("part",)))
     below = replace(

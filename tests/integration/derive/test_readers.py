@@ -131,6 +131,7 @@ def test_every_reader_finds_the_rows_of_a_partitioned_table(written):
     written.check()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("written", [Upsert(("id",), ("amount",))], indirect=True, ids=["upserted"])
 def test_delta_spark_finds_the_rows_of_a_partitioned_table(written):
     written.put(1.0)

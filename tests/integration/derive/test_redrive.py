@@ -92,8 +92,11 @@ class Redriven:
 
 @pytest.mark.parametrize(
     ("apart", "taken_over"),
-    [(False, False), (True, False), (True, True)],
-    ids=["keep", "separate, not taken over yet", "separate"],
+    [
+        pytest.param(False, False, id="keep"),
+        pytest.param(True, False, id="separate, not taken over yet", marks=pytest.mark.thorough),
+        pytest.param(True, True, id="separate"),
+    ],
 )
 def test_records_that_can_be_decoded_now_become_rows_and_the_rest_stays_with_its_new_reason(
     typed: TypedBench, apart: bool, taken_over: bool
@@ -154,6 +157,7 @@ def test_a_redriven_record_has_its_place_among_the_commits_of_rows_with_equal_or
     assert table.bad == []
 
 
+@pytest.mark.thorough
 def test_a_record_that_was_taken_over_late_and_stays_bad_keeps_its_place(typed: TypedBench) -> None:
     table = Redriven(typed, apart=True, **KEYED)
     table.consume(event("k", 5, "redriven"))

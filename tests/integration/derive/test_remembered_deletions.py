@@ -238,7 +238,11 @@ def in_order(events, *, remembers):
     return sorted(((id_, v, w) for id_, (_, is_gone, v, w) in rows.items() if not is_gone), key=repr)
 
 
-@pytest.mark.parametrize("mode", [REMEMBERING, FORGETTING], ids=["remembering", "forgetting"])
+@pytest.mark.parametrize(
+    "mode",
+    [REMEMBERING, pytest.param(FORGETTING, marks=pytest.mark.thorough)],
+    ids=["remembering", "forgetting"],
+)
 def test_any_events_leave_the_same_rows_however_they_are_divided_into_steps(bench, derived, mode):
     chance = random.Random(7)
     at_once, commit_by_commit = (

@@ -280,6 +280,7 @@ def test_a_late_row_of_an_expired_day_does_not_replace_the_count_of_the_day(benc
     assert per_part.values("count") == [2]
 
 
+@pytest.mark.thorough
 def test_groups_of_which_rows_of_a_derived_table_have_expired_keep_their_rows(consume, newest, revenue):
     now = datetime.now(UTC)
     old, today = (str((now - timedelta(days=days)).date()) for days in (100, 0))

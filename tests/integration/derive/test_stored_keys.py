@@ -129,7 +129,11 @@ def compared(values):
     return tuple(floats)
 
 
-@pytest.mark.parametrize("partition_by", [(), ("text", "day")], ids=["whole", "partitioned"])
+@pytest.mark.parametrize(
+    "partition_by",
+    [pytest.param((), marks=pytest.mark.thorough), ("text", "day")],
+    ids=["whole", "partitioned"],
+)
 @given(generated=st.lists(KEYS, min_size=1, max_size=40))
 @settings(
     max_examples=2,

@@ -177,7 +177,7 @@ def in_order(events):
     return sorted(((id_, v) for id_, (_, v) in rows.items()), key=repr)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_any_events_leave_the_same_rows_however_they_are_divided_into_steps(bench, tables, seed):
     chance = random.Random(seed)
     at_once, commit_by_commit = tables(mode=UNLESS_GONE)

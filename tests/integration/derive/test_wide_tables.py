@@ -52,6 +52,7 @@ def test_the_rows_of_a_wide_table_are_consumed_exactly_once(derived, compacted, 
     assert counts.values("id", "orders") == [(1, 2), (2, 1), (3, 1)]
 
 
+@pytest.mark.thorough
 def test_a_key_of_a_wide_table_is_found_and_replaced(bench, derived, compacted):
     by_id = {"mode": Upsert(("id",), ("amount",))}
     compacted(order(1, 1.0), order(2, 1.0), **by_id)
