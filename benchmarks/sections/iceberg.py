@@ -53,13 +53,13 @@ MAX_LANDING = 1.1
 
 COUNTS = (100, 1_000, 10_000)
 ROUNDS = 64
-"""Number of commits that are measured at each count; two of them merge manifests."""
+"""Number of commits that are measured at each count; eight or nine of them merge manifests."""
 
 KEPT = 60
 """Number of commits before the first that is measured: more than the snapshots that are kept."""
 
 FILES = 1_000
-"""Maximum number of files that one commit adds, instead of as many commits. Merged manifests have as many."""
+"""Maximum number of files that one commit adds, instead of as many commits."""
 
 FEW = 1_000
 MAX_MS, MAX_KB, MAX_GROWTH = 60, 100, 1.2

@@ -7,6 +7,7 @@ manifest with the files that it adds, one for each manifest from which it remove
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -49,11 +50,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPRESSION: Any = "gzip"
 """The default of Iceberg. DuckDB reads no other that compresses as well."""
 
-_MERGED_FROM = 32
-"""From this number of small manifests on, a commit merges them into one, so that their list stays short."""
+_MERGED_FROM = 8
+"""From this number of manifests of about the same size on, a commit merges them into one."""
 
-_SMALL = 1000
-"""A manifest with fewer files is small."""
+_SIZES = (8, 64, 512, 4096)
+"""The numbers of files below which manifests are of about the same size. Larger ones are not merged.
+
+Each entry is written again once for each size, and the list of the manifests stays short: its length grows
+with the logarithm of the number of files."""
 
 
 def entries_of(uri: str, table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
@@ -230,21 +234,22 @@ class NewManifests:
         return [self._manifest(entries, removed)]
 
     def _merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Return the manifests, in which small ones are merged if there are many."""
+        """Return the manifests, in which those of about the same size are merged if there are many."""
         spec_id = self._table.spec().spec_id
-        small = [
+        mergeable = [
             each
             for each in manifests
             if each.content is ManifestContent.DATA
             and each.partition_spec_id == spec_id
             and each.added_snapshot_id != self._snapshot_id
-            and (each.added_files_count or 0) + (each.existing_files_count or 0) < _SMALL
         ]
-        if len(small) < _MERGED_FROM:
-            return manifests
-        entries = [entry for each in small for entry in each.fetch_manifest_entry(self._table.io)]
-        others = [each for each in manifests if each not in small]
-        return [*([self._manifest(entries)] if entries else []), *others]
+        for more, fewer in pairwise((0, *_SIZES)):
+            alike = [each for each in mergeable if more <= _number_of_files(each) < fewer]
+            if len(alike) >= _MERGED_FROM:
+                entries = [entry for each in alike for entry in each.fetch_manifest_entry(self._table.io)]
+                others = [each for each in manifests if each not in alike]
+                return [*([self._manifest(entries)] if entries else []), *others]
+        return manifests
 
     def _manifest(self, entries: Sequence[ManifestEntry], removed: Collection[str] = ()) -> ManifestFile:
         self._written += 1
@@ -279,3 +284,7 @@ class NewManifests:
         ) as writer:
             writer.add_manifests(manifests)
         return path
+
+
+def _number_of_files(manifest: ManifestFile) -> int:
+    return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)

@@ -291,7 +291,7 @@ def test_many_manifests_are_merged(table):
     for _ in range(40):
         commit_more(table, a=1)
     manifests = iceberg_of(table).current_snapshot().manifests(PyArrowFileIO())
-    assert len(manifests) < 33
+    assert len(manifests) < 16  # fewer than 8 of a file or a few, and fewer than 8 of at least 8
     entries = list(entries_of(table.uri, iceberg_of(table), iceberg_of(table).current_snapshot()))
     assert len({entry.snapshot_id for entry in entries}) == 40  # by which readers find what is new
     assert_rows_are_what_positions_say(table)
