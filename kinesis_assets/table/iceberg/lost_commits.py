@@ -2,14 +2,15 @@
 
 The files of such commits are named by no snapshot, so a vacuum would delete them for good, before anyone can
 make the catalog name them again. What shows them are the files of the table's metadata. Each commit writes
-one, whose name begins with the number of the one before plus one, and which names that file. An attempt that
-another commit overtook leaves a file too, but no other file is ever based on it. So two files with one number
-that are based on different ones prove that commits are lost, and so does one ahead of the catalog that is not
-based on the file that the catalog names. That also holds after runs have committed on top of the restored
-version.
+one, whose name begins with the number of the one before plus one, and which names that file. An attempt
+before which another one committed leaves a file too, but no other file is ever based on it. So two files with
+one number that are based on different ones prove that commits are lost, and so does one ahead of the catalog
+that is not based on the file that the catalog names. That also holds after runs have committed on top of the
+restored version.
 
-The last of the lost commits cannot be told from an attempt that was overtaken or killed. While the catalog's
-version is the one before it, a vacuum is left for another time.
+The last of the lost commits cannot be told from an attempt that was killed, or before which another one
+committed. While the catalog's version is the one before it, a vacuum deletes nothing, and the next one tries
+again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _METADATA = re.compile(r"metadata/(\d+)-[^/]*\.metadata\.json(?:\.gz)?")
 _EXAMINED = 16
 """How many numbers with several files are examined, those first whose files differ most in age.
 
-The files of attempts that overtook each other are written within moments. Between those of a lost commit and
+The files of attempts at the same time are written within moments. Between those of a lost commit and
 of a later one, the catalog was restored."""
 
 _GZIP = b"\x1f\x8b"

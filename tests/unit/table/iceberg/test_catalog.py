@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import IntegrityError
 
 from benchmarks.harness.waiting import SECONDS
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.iceberg import rest_catalog
 from kinesis_assets.table.iceberg.catalog import IcebergCatalog, create_namespace
 from support.formats import sqlite_catalog
@@ -116,3 +117,12 @@ def test_the_requests_to_a_table_bucket_are_signed_in_its_region(monkeypatch, re
     assert (opened["type"], opened["uri"], opened["warehouse"]) == ("rest", uri, bucket)
     assert opened["rest.signing-name"] == "s3tables"
     assert opened["rest.signing-region"] == region
+
+
+def test_the_role_of_the_stream_signs_the_requests_to_a_table_bucket(monkeypatch, role):
+    signers = []
+    monkeypatch.setattr(rest_catalog, "open_rest_catalog", lambda _, __, aws: signers.append(aws))
+    bucket = "arn:aws:s3tables:eu-central-1:111122223333:bucket/lake"
+    of_stream = ClientSettings("eu-west-1", role=role)
+    IcebergCatalog("s3tables", "raw", "clicks", warehouse=bucket, aws=of_stream).open({})
+    assert signers == [of_stream]
