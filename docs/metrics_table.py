@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kinesis_assets.metrics.instruments import INSTRUMENTS, Instrument, Kind
+from kinesis_assets.metrics import INSTRUMENTS, Instrument, Kind
 
 _BEGIN = "<!-- instruments: generated, do not edit -->\n"
 _END = "<!-- end of instruments -->\n"

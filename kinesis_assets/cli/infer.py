@@ -9,7 +9,7 @@ import click
 import yaml
 
 from kinesis_assets.cli.options import project_of, stream_options
-from kinesis_assets.errors.redaction import without_secrets
+from kinesis_assets.errors import without_secrets
 
 
 @click.command()

@@ -15,8 +15,7 @@ from kinesis_assets.dagster.settings.settings_base import reason_of, without_par
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, StreamSettings
 from kinesis_assets.dagster.settings.table_format_settings import RawTableFormat
-from kinesis_assets.errors import InvalidInput
-from kinesis_assets.errors.redaction import without_secrets
+from kinesis_assets.errors import InvalidInput, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -16,8 +16,7 @@ import dagster as dg
 from kinesis_assets.dagster.checks.results import CheckResult
 from kinesis_assets.dagster.settings.catalog_settings import catalog_of
 from kinesis_assets.kinesis.settings import ReadTiming
-from kinesis_assets.metrics.instruments import CATALOG_LAG, STREAM, TABLE
-from kinesis_assets.metrics.recording import measure
+from kinesis_assets.metrics import CATALOG_LAG, STREAM, TABLE, measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

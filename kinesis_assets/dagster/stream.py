@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.role import AssumedRole, default_session_name
 from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream import StreamAddress
-from kinesis_assets.metrics.recording import flush
+from kinesis_assets.metrics import flush
 from kinesis_assets.spark.connect import uses_connect
 from kinesis_assets.spark.local_settings import is_local
 from kinesis_assets.spark.session import wrap_spark_errors

@@ -23,8 +23,7 @@ from kinesis_assets.derive.derived_table import refuse_rewritten
 from kinesis_assets.derive.policy import NOTHING_DELETED, ROUTE_COLUMN
 from kinesis_assets.errors import CursorConflict, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
-from kinesis_assets.metrics.instruments import COMMIT_DURATION, TABLE
-from kinesis_assets.metrics.recording import timed
+from kinesis_assets.metrics import COMMIT_DURATION, TABLE, timed
 from kinesis_assets.retry import RetryPolicy, retry
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import check_files

@@ -57,8 +57,7 @@ from kinesis_assets.errors import (
     LandingFailed,
     UpsertOvertaken,
 )
-from kinesis_assets.metrics.instruments import DERIVED_REDRIVEN_RECORDS, DERIVED_ROWS, TABLE
-from kinesis_assets.metrics.recording import measure
+from kinesis_assets.metrics import DERIVED_REDRIVEN_RECORDS, DERIVED_ROWS, TABLE, measure
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.carried_column import carry
 from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors

@@ -37,8 +37,7 @@ from kinesis_assets.errors import (
     LandingFailed,
     SchemaChangeRefused,
 )
-from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE
-from kinesis_assets.metrics.recording import measure
+from kinesis_assets.metrics import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE, measure
 from kinesis_assets.spark.session import SessionInTimeZone, may_be_of_value, spark_errors, wrap_spark_errors
 from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id, time_of_id

@@ -11,7 +11,7 @@ from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
 from kinesis_assets.ingest.idle_shards import is_behind, lag_of, time_to_loss
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.metrics.instruments import (
+from kinesis_assets.metrics import (
     BAD_RECORDS,
     CONFLICTS,
     LAG,
@@ -21,8 +21,8 @@ from kinesis_assets.metrics.instruments import (
     STREAM,
     THROTTLES,
     TIME_TO_LOSS,
+    measure,
 )
-from kinesis_assets.metrics.recording import measure
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 
 if TYPE_CHECKING:

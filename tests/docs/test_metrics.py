@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.harness.waiting import SECONDS, wait_until
-from kinesis_assets.metrics.instruments import (
+from kinesis_assets.metrics import (
     COMMIT_DURATION,
     INSTRUMENTS,
     LAG,
@@ -211,8 +211,7 @@ from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import generate_latest
 
-from kinesis_assets.metrics.instruments import INSTRUMENTS
-from kinesis_assets.metrics.recording import measure
+from kinesis_assets.metrics import INSTRUMENTS, measure
 
 set_meter_provider(MeterProvider([PrometheusMetricReader()]))
 for instrument in INSTRUMENTS:

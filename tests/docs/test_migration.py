@@ -12,7 +12,7 @@ import pytest
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.metrics.instruments import LEASE_TABLE_LAG
+from kinesis_assets.metrics import LEASE_TABLE_LAG
 from kinesis_assets.operations.leases.hand_over import ExportEffect
 from kinesis_assets.operations.leases.other_consumers import REDPANDA_KEY, of_flink, of_json
 from kinesis_assets.operations.leases.take_over import ImportEffect

@@ -9,8 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.results import CheckResult, counted, duration, worst
-from kinesis_assets.errors import reason_of
-from kinesis_assets.errors.redaction import without_secrets
+from kinesis_assets.errors import reason_of, without_secrets
 from kinesis_assets.table.run_files.consumer_state import read_consumer_state, write_consumer_state
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.dagster.checks.results import CheckResult, duration
-from kinesis_assets.errors.redaction import without_secrets
+from kinesis_assets.errors import without_secrets
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.run_files.mirror_state import MirrorState, read_mirror_state
 

@@ -19,8 +19,13 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.results import CheckResult, Reports, duration
 from kinesis_assets.derive.source_tables import open_source
-from kinesis_assets.errors import KinesisAssetsError, PauseUnreadable, TableMissing, reason_of
-from kinesis_assets.errors.redaction import without_secrets
+from kinesis_assets.errors import (
+    KinesisAssetsError,
+    PauseUnreadable,
+    TableMissing,
+    reason_of,
+    without_secrets,
+)
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:

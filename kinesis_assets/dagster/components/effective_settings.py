@@ -11,8 +11,7 @@ import yaml
 
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.dagster.settings.yaml_model import is_template
-from kinesis_assets.errors import InvalidInput
-from kinesis_assets.errors.redaction import MASK, mask_secrets
+from kinesis_assets.errors import MASK, InvalidInput, mask_secrets
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.in_process import StreamProject

@@ -38,8 +38,7 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
     assets_of_run,
 )
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.errors import TableError
-from kinesis_assets.errors.redaction import without_secrets
+from kinesis_assets.errors import TableError, without_secrets
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.run_files.heartbeat import ENDED, heartbeats
 

@@ -22,8 +22,7 @@ from kinesis_assets.errors import TableError
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.ingest.outcome import StreamState
 from kinesis_assets.ingest.plan import gaps_to_fill
-from kinesis_assets.metrics.instruments import LAG, SHARD, STREAM, TIME_TO_LOSS
-from kinesis_assets.metrics.recording import measure
+from kinesis_assets.metrics import LAG, SHARD, STREAM, TIME_TO_LOSS, measure
 from kinesis_assets.table.positions.commit_link import CommitLink
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from kinesis_assets.errors import KinesisAssetsError, LeasesRefused, LeaseTableFailed, reason_of
 from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.metrics.instruments import LEASE_TABLE_LAG, STREAM
-from kinesis_assets.metrics.recording import measure
+from kinesis_assets.metrics import LEASE_TABLE_LAG, STREAM, measure
 from kinesis_assets.operations.leases.lease import (
     KEY,
     REMOVED,

@@ -25,8 +25,7 @@ from kinesis_assets.errors import (
     DataFileInvalid,
     PositionsMissing,
 )
-from kinesis_assets.metrics.instruments import COMMIT_DURATION, STREAM, TABLE
-from kinesis_assets.metrics.recording import timed
+from kinesis_assets.metrics import COMMIT_DURATION, STREAM, TABLE, timed
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions, commit_until_known, find_commit
 from kinesis_assets.table.data_file import verify

@@ -22,8 +22,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kinesis_assets.errors import RoleNotAssumed, StoreUnsuitable, TableNotWritable
-from kinesis_assets.errors.redaction import without_secrets
+from kinesis_assets.errors import RoleNotAssumed, StoreUnsuitable, TableNotWritable, without_secrets
 from kinesis_assets.kinesis.role_credentials import credentials_of
 from kinesis_assets.table.store.storage import write_new
 

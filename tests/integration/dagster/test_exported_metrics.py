@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from benchmarks.harness.waiting import SECONDS
-from kinesis_assets.metrics.instruments import LAG, ROWS, SHARD, STREAM, TIME_TO_LOSS
+from kinesis_assets.metrics import LAG, ROWS, SHARD, STREAM, TIME_TO_LOSS
 from support.pipeline import SPARK_CONFIG
 from support.two_shards import FIRST, SECOND
 

@@ -7,7 +7,7 @@ import pytest
 from kinesis_assets.dagster.derived.derived_asset import with_bad_records
 from kinesis_assets.decoders import from_json
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput
-from kinesis_assets.metrics.instruments import DERIVED_BAD_RECORDS, DERIVED_ROWS
+from kinesis_assets.metrics import DERIVED_BAD_RECORDS, DERIVED_ROWS
 from support.derived import order
 
 BAD = b'{"id": "one"}'

@@ -116,7 +116,7 @@ FOLLOWED = {
         "for both": "unit/derive/test_errors_source.py::"
         "test_a_table_of_errors_at_another_position_is_refused",
     },
-    "errors/__init__.py": {
+    "errors.py": {
         "more shards, see": "unit/operations/doctor/test_shards.py::"
         "test_a_finished_shard_that_is_open_in_the_stream_is_a_problem",
     },

@@ -126,9 +126,9 @@ def test_a_small_module_with_one_importer_says_why_it_stands_alone():
     assert small == ALONE.keys()
 
 
-def test_the_package_root_has_only_the_public_names_the_definitions_and_the_retry_helper():
+def test_the_package_root_has_only_the_public_names_the_definitions_and_what_many_folders_share():
     files = {path.name for path in ROOT.iterdir() if path.is_file()}
-    assert files == {"__init__.py", "definitions.py", "retry.py", "py.typed"}
+    assert files == {"__init__.py", "definitions.py", "errors.py", "metrics.py", "retry.py", "py.typed"}
 
 
 @pytest.mark.parametrize("module", sorted(name for name in modules() if folder(name) in EVERYWHERE))

@@ -8,7 +8,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.errors import CursorConflict, DataFileInvalid, TableRewritten, UpsertOvertaken
-from kinesis_assets.metrics.instruments import COMMIT_DURATION
+from kinesis_assets.metrics import COMMIT_DURATION
 from support.plain_derived import PlainDerived
 from support.table_folder import folder_of
 

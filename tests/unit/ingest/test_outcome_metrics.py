@@ -6,7 +6,7 @@ import pytest
 
 from kinesis_assets.errors import CommitFailed, KinesisAssetsError
 from kinesis_assets.kinesis.records.aggregation import MAGIC
-from kinesis_assets.metrics.instruments import (
+from kinesis_assets.metrics import (
     BAD_RECORDS,
     COMMIT_DURATION,
     CONFLICTS,

@@ -18,7 +18,7 @@ from kinesis_assets.dagster.sensor import sensor
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.errors import CallFailed, KinesisAssetsError, TableUnreachable
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.metrics.instruments import LAG, TIME_TO_LOSS
+from kinesis_assets.metrics import LAG, TIME_TO_LOSS
 from support.daemon import SensorClock
 from support.mentions import assert_mentions
 from support.shard_ids import A, B

@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_assets.dagster.sensor.tick_reports import record_shards
 from kinesis_assets.dagster.stream import ListedShards
-from kinesis_assets.metrics.instruments import LAG, ROWS, TIME_TO_LOSS
+from kinesis_assets.metrics import LAG, ROWS, TIME_TO_LOSS
 from support.attempts import LISTED_AT
 from support.daemon import Daemon, SensorClock
 from support.raw_checks import CHECKS

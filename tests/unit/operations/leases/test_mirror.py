@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.errors import LeaseTableFailed
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.metrics.instruments import LEASE_TABLE_LAG, STREAM
+from kinesis_assets.metrics import LEASE_TABLE_LAG, STREAM
 from kinesis_assets.operations.leases import mirror as mirror_module
 from kinesis_assets.operations.leases.lease import WHOLE
 from kinesis_assets.operations.leases.lease_table import LeaseTable, region_of

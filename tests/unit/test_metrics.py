@@ -1,20 +1,32 @@
-"""What becomes of a measurement: with an SDK, without one, and with an exporter that fails."""
+"""The names of the instruments; and what becomes of a measurement, whatever the SDK and its exporter do."""
 
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 
 import pytest
 
 from benchmarks.harness.waiting import SECONDS
-from kinesis_assets.metrics.instruments import COMMIT_DURATION, INSTRUMENTS, LAG, ROWS, SHARD, STREAM, TABLE
-from kinesis_assets.metrics.recording import CURRENT_SECONDS, CurrentValues, measure, timed
+from kinesis_assets.metrics import (
+    COMMIT_DURATION,
+    CURRENT_SECONDS,
+    INSTRUMENTS,
+    LAG,
+    ROWS,
+    SHARD,
+    STREAM,
+    TABLE,
+    CurrentValues,
+    Kind,
+    measure,
+    timed,
+)
 
 RECORD = """
-from kinesis_assets.metrics.instruments import INSTRUMENTS, ROWS
-from kinesis_assets.metrics.recording import flush, measure
+from kinesis_assets.metrics import INSTRUMENTS, ROWS, flush, measure
 for instrument in INSTRUMENTS:
     measure(instrument, 1, {})
 """
@@ -45,6 +57,17 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
     )
     assert done.returncode == 0, done.stderr
     return done
+
+
+@pytest.mark.parametrize("instrument", INSTRUMENTS, ids=lambda each: each.name)
+def test_an_instrument_is_named_as_opentelemetry_recommends(instrument):
+    assert re.fullmatch(r"kinesis_assets(\.[a-z]+(_[a-z]+)*)+", instrument.name)
+    assert re.fullmatch(r"s|By|\{[a-z]+\}", instrument.unit)
+    assert (instrument.bounds is not None) == (instrument.kind is Kind.HISTOGRAM)
+
+
+def test_every_instrument_has_a_name_of_its_own():
+    assert len({each.name for each in INSTRUMENTS}) == len(INSTRUMENTS) > 10
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""Metrics for monitoring outside of Dagster, by the API of OpenTelemetry."""
