@@ -1,28 +1,35 @@
 """The events of one response of SubscribeToShard, as they came.
 
 Of their JSON, only what says where they start and end is decoded: what reads the shard decodes the records.
+
+Each is a message of the media type application/vnd.amazon.eventstream, which the AWS SDK parses. Its parser
+copies everything that it has whenever bytes are added, so it is given one whole message at a time.
+
+Source: https://smithy.io/2.0/aws/amazon-eventstream.html
 """
 
 from __future__ import annotations
 
 import asyncio
+import struct
 from datetime import timedelta
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 import msgspec
+from botocore.eventstream import EventStreamBuffer, ParserError
 from botocore.exceptions import BotoCoreError
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.records.wire import checked_lag
 from kinesis_assets.kinesis.shards import NUMBER
-from kinesis_assets.kinesis.transport.event_stream import MessageParser
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.transport.event_stream import Message
     from kinesis_assets.kinesis.transport.http2 import Http2Response
 
 SUBSCRIBE = "SubscribeToShard"
@@ -38,6 +45,68 @@ _INTERNAL = "Internal"
 
 _LONGEST_CODE, _LONGEST_TEXT = 100, 1000
 """The number of characters of an exception's name and text that are kept: they go into the log."""
+
+_PRELUDE = struct.Struct(">III")
+_SMALLEST = _PRELUDE.size + 4
+_INVALID = (ParserError, ValueError, KeyError, StopIteration, struct.error)
+"""The errors of the SDK's parser. The KeyError is that of an unknown type of a header."""
+
+
+class Message(NamedTuple):
+    """A message: an event, an exception or an error.
+
+    Attributes:
+        headers: Its headers, such as `:event-type`.
+    """
+
+    headers: Mapping[str, Any]
+    payload: bytes
+
+
+class MessageParser:
+    """Parses a body that arrives in pieces.
+
+    Args:
+        largest: The maximum size of a message, in bytes.
+    """
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._data = bytearray()
+
+    @property
+    def buffered(self) -> int:
+        """The number of bytes that are not part of a message that was returned."""
+        return len(self._data)
+
+    def add(self, data: bytes) -> None:
+        """Add a piece of the body."""
+        self._data += data
+
+    def next_message(self) -> Message | None:
+        """Return the next message; None if it has not arrived completely.
+
+        Raises:
+            ValueError: It is invalid, or too large, which its first bytes show.
+        """
+        if len(self._data) < _PRELUDE.size:
+            return None
+        size, _, checksum = _PRELUDE.unpack_from(self._data)
+        if crc32(self._data[: _PRELUDE.size - 4]) != checksum:
+            raise ValueError("the checksum of the lengths of a message does not match")
+        if not _SMALLEST <= size <= self._largest:
+            raise ValueError(f"a message has {size} bytes, more than {self._largest} or too few")
+        if len(self._data) < size:
+            return None
+        parser = EventStreamBuffer()
+        with memoryview(self._data) as data:
+            parser.add_data(bytes(data[:size]))
+        del self._data[:size]
+        try:
+            parsed = parser.next()
+        except _INVALID as error:
+            raise ValueError(f"a message is invalid: {error}") from None
+        return Message(parsed.headers, parsed.payload)
 
 
 class Event(NamedTuple):

@@ -1,14 +1,16 @@
-"""The events of a response, from a server whose events are given."""
+"""The events of a response, from a server whose events are given, and the messages that carry them."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
+import struct
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
+from zlib import crc32
 
 import pytest
 from h2.events import SettingsAcknowledged
@@ -17,7 +19,7 @@ from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import shard_events
 from kinesis_assets.kinesis.reading.retries import is_transient
-from kinesis_assets.kinesis.reading.shard_events import ShardEvents
+from kinesis_assets.kinesis.reading.shard_events import MessageParser, ShardEvents
 from kinesis_assets.kinesis.reading.subscription import Limits, Subscriptions
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.concurrency import run
@@ -309,3 +311,67 @@ def test_a_reading_that_is_canceled_closes_the_subscription_because_it_may_lose_
         assert run(subscription.receive(BEGINNING, Limits(1, 1, SECONDS))) is not None
         run(cancels(subscription))
         subscriptions.close()
+
+
+EVENT = event(records=[], millis_behind_latest=0)
+
+
+def parsed(*pieces):
+    parser = MessageParser(MIB)
+    found = []
+    for piece in pieces:
+        parser.add(piece)
+        while (each := parser.next_message()) is not None:
+            found.append(each)
+    return found
+
+
+def test_a_message_has_headers_and_a_payload():
+    ((headers, payload),) = parsed(exception("SomeException", "why"))
+    assert headers == {":message-type": "exception", ":exception-type": "SomeException"}
+    assert payload == b'{"message": "why"}'
+
+
+def test_messages_may_arrive_in_any_pieces():
+    whole = EVENT + exception("SomeException", "why") + message(b"")
+    for at in range(len(whole)):
+        assert len(parsed(whole[:at], whole[at:])) == 3
+
+
+def test_the_bytes_of_an_incomplete_message_are_buffered():
+    parser = MessageParser(MIB)
+    parser.add(EVENT + EVENT[:12])
+    assert parser.next_message() is not None
+    assert (parser.next_message(), parser.buffered) == (None, 12)
+
+
+@pytest.mark.parametrize("at", range(len(EVENT)))
+def test_a_changed_byte_is_noticed(at):
+    damaged = bytearray(EVENT)
+    damaged[at] ^= 1
+    with pytest.raises(ValueError, match=r"message"):
+        parsed(bytes(damaged))
+
+
+@pytest.mark.parametrize("size", [0, 15, MIB + 1])
+def test_an_impossible_size_is_refused_before_the_message_is_received(size):
+    lengths = struct.pack(">II", size, 0)
+    with pytest.raises(ValueError, match=f"has {size} bytes"):
+        parsed(lengths + struct.pack(">I", crc32(lengths)))
+
+
+def sealed(headers):
+    """Return a message with any bytes as its headers, and with the right checksums."""
+    lengths = struct.pack(">II", 16 + len(headers), len(headers))
+    data = lengths + struct.pack(">I", crc32(lengths)) + headers
+    return data + struct.pack(">I", crc32(data))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"\x01", b"\x01a\x63", b"\x01\xff\x07\0\0", 2 * b"\x01a\0"],
+    ids=["cut", "of unknown type", "not UTF-8", "twice"],
+)
+def test_invalid_headers_are_refused(headers):
+    with pytest.raises(ValueError, match="a message is invalid"):
+        parsed(sealed(headers))
