@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from kinesis_assets.errors import InvalidInput, LandingFailed
 from kinesis_assets.spark.local_settings import ARCHIVES, CODE, MANAGED, PY_FILES, PYTHON
@@ -21,10 +23,9 @@ from kinesis_assets.spark.pyspark_internals import (
     server_setting,
     session_with_token,
 )
-from kinesis_assets.spark.server import ConnectServer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -35,7 +36,7 @@ RETRIES = 4
 """Retries of a call to a server on this machine, over a few seconds. Such a server is not restarted
 meanwhile."""
 
-_NO_PROXY = "localhost,127.0.0.1"
+_LOCAL_HOSTS = ("localhost", "127.0.0.1")
 
 _OF_SESSIONS_ELSEWHERE = frozenset({"spark.master", "spark.remote", MANAGED, PYTHON, ARCHIVES, PY_FILES})
 """Settings that a server does not take, or that `attach` gives it in another way."""
@@ -44,6 +45,33 @@ _MODULES = (".zip", ".egg", ".py")
 """The types of files whose modules executors import."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectServer:
+    """A Spark Connect server.
+
+    Attributes:
+        url: Its URL, as in SPARK_REMOTE.
+        token: Returns the current token, which each call carries in the header of the proxies of AWS; None if
+            the server needs none, or the URL contains it.
+    """
+
+    url: str
+    token: Callable[[], str] | None = None
+
+    def __repr__(self) -> str:
+        return f"ConnectServer({self.address!r})"  # a traceback or a log may show it
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether the server is on this machine."""
+        return urlsplit(self.url).hostname in _LOCAL_HOSTS
+
+    @property
+    def address(self) -> str:
+        """The URL without its parameters, one of which may be a token."""
+        return self.url.split(";", maxsplit=1)[0].rstrip("/")
 
 
 def remote_url(spark_config: Mapping[str, Any]) -> str | None:
@@ -71,14 +99,14 @@ def server_code_version(url: str, seconds: float) -> str:
     Raises:
         LandingFailed: It does not respond in time.
     """
-    if ConnectServer(url).is_on_this_machine:
-        os.environ.setdefault("no_grpc_proxy", _NO_PROXY)
+    server = ConnectServer(url)
+    if server.is_on_this_machine:
+        os.environ.setdefault("no_grpc_proxy", ",".join(_LOCAL_HOSTS))
     try:
         return server_setting(url, CODE, seconds)
     except ConnectionError as error:
-        address = ConnectServer(url).address
         raise LandingFailed(
-            f"no Spark Connect server responds at {address}, which SPARK_REMOTE or spark.remote names "
+            f"no Spark Connect server responds at {server.address}, which SPARK_REMOTE or spark.remote names "
             f"({error}); start it again (`kinesis-assets spark` starts one here), or unset the URL"
         ) from error
 

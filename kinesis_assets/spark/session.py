@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.connect import attach, files_to_upload, remote_url, uses_connect
+from kinesis_assets.spark.connect import ConnectServer, attach, files_to_upload, remote_url, uses_connect
 from kinesis_assets.spark.local_settings import (
     ARCHIVES,
     ENDS_WITHOUT_MEMORY,
@@ -39,14 +39,13 @@ from kinesis_assets.spark.pyspark_internals import (
     java_exit_status,
     require_spark_4,
 )
-from kinesis_assets.spark.server import ConnectServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.spark.managed.session import ManagedSession
+    from kinesis_assets.spark.managed import ManagedSession
 
 
 _starting = threading.Event()
@@ -141,7 +140,7 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
 
 def _start_managed(spark_config: Mapping[str, Any]) -> SparkSession:
     """Start a session on a service of AWS, which `end_session` stops."""
-    from kinesis_assets.spark.managed.session import open_session, service_of  # noqa: PLC0415  # imports boto3
+    from kinesis_assets.spark.managed import open_session, service_of  # noqa: PLC0415  # imports boto3
 
     of_spark = {name: value for name, value in spark_config.items() if name not in _NOT_OF_SERVICES}
     files_to_upload(spark_config)  # before the session starts, which costs money

@@ -18,9 +18,9 @@ from pyspark.sql.connect.proto.expressions_pb2 import Expression
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.spark import connect
+from kinesis_assets.spark.connect import ConnectServer
 from kinesis_assets.spark.local_settings import CODE
 from kinesis_assets.spark.packages import code_hash
-from kinesis_assets.spark.server import ConnectServer
 from support.mentions import assert_mentions
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.spark.connect import attach
+from kinesis_assets.spark.connect import ConnectServer, attach
 from kinesis_assets.spark.local_settings import ARCHIVES, PY_FILES
-from kinesis_assets.spark.server import ConnectServer
 
 NO_SERVER = ConnectServer("sc://127.0.0.1:9")
 

@@ -9,7 +9,7 @@ import pytest
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.settings.spark_settings import SERVICE_SETTINGS, Service, SparkSettings
 from kinesis_assets.errors import InvalidInput, LandingFailed
-from kinesis_assets.spark.managed.session import SERVICES
+from kinesis_assets.spark.managed import SERVICES
 
 ARCHIVE = "s3://lake/environment.tar.gz"
 

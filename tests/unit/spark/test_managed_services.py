@@ -12,8 +12,7 @@ import pytest
 from botocore.stub import Stubber
 
 from kinesis_assets.dagster.settings.spark_settings import parse
-from kinesis_assets.spark.managed.services import Endpoint, State
-from kinesis_assets.spark.managed.session import SERVICES
+from kinesis_assets.spark.managed import SERVICES, Endpoint, State
 
 ROLE = "arn:aws:iam::111122223333:role/kinesis-assets"
 EXPIRES = datetime(2026, 1, 31, 12, tzinfo=UTC)

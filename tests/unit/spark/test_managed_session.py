@@ -9,8 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.managed.services import Endpoint, Service, State, Status
-from kinesis_assets.spark.managed.session import SECONDS_TO_START, open_session
+from kinesis_assets.spark.managed import SECONDS_TO_START, Endpoint, Service, State, Status, open_session
 from support.virtual_time import VirtualTime
 
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "StartSession")
