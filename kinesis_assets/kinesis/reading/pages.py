@@ -31,11 +31,19 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.transport.concurrency import Reservation
 
 
+UNCONFIRMED = "ShardEndUnconfirmed"
+"""The code of the `CallFailed` for a response that ends a shard without confirmation."""
+
+
 class PageSource:
-    """The pages of one reading, by GetRecords. `ReceivedPages` has the same methods.
+    """The pages of one reading, by GetRecords. `ReceivedPages` can take its place.
 
     Args:
         response_timeout: See `ShardRange.response_timeout`.
+
+    Attributes:
+        shard_ended: Whether the last page ended the shard.
+        end_unconfirmed: Whether a page has ended the shard, and a second one must confirm it.
     """
 
     exhausted = False
@@ -44,36 +52,21 @@ class PageSource:
     refused = None
     """Why GetRecords reads instead of something else."""
 
+    uses_shared_rates = True
+    """Whether the last page counts against the rates that all consumers of the shard share."""
+
     def __init__(self, client: StreamClient, shard_id: str, response_timeout: float | None) -> None:
+        self.shard_ended = False
+        self.end_unconfirmed = False
         self._client = client
         self._shard_id = shard_id
         self._seconds_left = None if response_timeout is None else lambda: response_timeout
-        self._shard_end = ShardEnd(client, shard_id)
         self._iterator: str | None = None
         self._issued: datetime | None = None
-
-    @property
-    def shard_ended(self) -> bool:
-        """Whether the last page ended the shard."""
-        return self._shard_end.reached
-
-    @property
-    def end_unconfirmed(self) -> bool:
-        """Whether the next page may confirm the end of the shard."""
-        return self._shard_end.unconfirmed
-
-    @property
-    def uses_shared_rates(self) -> bool:
-        """Whether the last page counts against the rates that all consumers of the shard share."""
-        return True
 
     def drop_iterator(self) -> None:
         """Request a new iterator for the next page."""
         self._iterator = None
-
-    def continue_after(self, page: Page, served: datetime) -> None:
-        """Take the iterator of the next page from a page that was read."""
-        self._iterator, self._issued = page.next_shard_iterator, served
 
     async def connect(self, position: Position) -> None:
         """Get what the next page is read with: an iterator, unless the previous page had one."""
@@ -85,38 +78,30 @@ class PageSource:
     async def page(
         self, limit: int, position: Position, reservation: Reservation | None
     ) -> tuple[Page, datetime]:
-        """Read a page with `StreamClient.getting_records` after `connect`, and check it.
-
-        Args:
-            limit: The maximum number of records.
-            position: Where it is read from.
-            reservation: The memory reservation for the page.
+        """Read a page of at most `limit` records from a position after `connect`, and check it.
 
         Returns:
             The page, and the service's clock at the response.
 
         Raises:
             CallFailed: The call failed, the page cannot follow the position, its time does not agree with the
-                previous response, or the end of the shard is not confirmed.
+                previous response, the end of the shard is not confirmed, or listing the shards failed.
         """
         page, served = await self._client.getting_records(
             self._iterator or "", limit, reservation, self._seconds_left
         )
         try:
-            first = page.records.numbers[0] if page.records else None
-            self._check_follows(first, position)
+            self._check_follows(page.records.numbers[0] if page.records else None, position)
             if self._issued is not None and not agree(self._issued, served, apart=ITERATOR_LIFETIME):
-                raise CallFailed(
-                    self._client.stream,
-                    "GetRecords",
-                    UNCERTAIN,
-                    f"the response has the Date {served}, and the previous one {self._issued}",
+                raise self._failure(
+                    UNCERTAIN, f"the response has the Date {served}, and the previous one {self._issued}"
                 )
-            await self._shard_end.check(
+            await self._check_end(
                 null_iterator=page.next_shard_iterator is None,
                 children=page.names_children_of(self._shard_id),
                 records=_any_after(page, position),
             )
+            self._iterator, self._issued = page.next_shard_iterator, served
             return page, served
         finally:
             del page  # the traceback of an error must not keep the page alive
@@ -125,8 +110,37 @@ class PageSource:
         try:
             check_follows(first, position)
         except RepeatedPage as error:
-            code = type(error).__name__
-            raise CallFailed(self._client.stream, "GetRecords", code, str(error)) from None
+            raise self._failure(type(error).__name__, str(error)) from None
+
+    async def _check_end(self, *, null_iterator: bool, children: bool, records: bool) -> None:
+        """Check a page before any of it is used.
+
+        Args:
+            null_iterator: Whether NextShardIterator is missing.
+            children: Whether the page names children of the shard.
+            records: Whether it has records after the position. More may follow them.
+        """
+        second, self.shard_ended = self.end_unconfirmed and not records, False
+        if null_iterator or records:
+            self.end_unconfirmed = null_iterator
+        if not (null_iterator and second):
+            return
+        if children:
+            self.shard_ended = True
+            return
+        try:
+            shards = await asyncio.to_thread(self._client.list_shards)
+        except ShardListIncomplete as error:
+            raise self._unconfirmed(error.reason) from None
+        self.shard_ended = any(shard.shard_id == self._shard_id and shard.closed for shard in shards)
+        if not self.shard_ended:
+            raise self._unconfirmed("ListShards does not show the shard closed")
+
+    def _unconfirmed(self, reason: str) -> CallFailed:
+        return self._failure(UNCONFIRMED, f"NextShardIterator is null without ChildShards, and {reason}")
+
+    def _failure(self, code: str, reason: str) -> CallFailed:
+        return CallFailed(self._client.stream, "GetRecords", code, reason)
 
 
 def _any_after(page: Page, position: Position) -> bool:
@@ -134,56 +148,3 @@ def _any_after(page: Page, position: Position) -> bool:
     if not page.records:
         return False
     return position.sub_sequence_number is None or page.records.numbers[-1] != position.sequence_number
-
-
-UNCONFIRMED = "ShardEndUnconfirmed"
-"""The code of the `CallFailed` for a response that ends a shard without confirmation."""
-
-
-class ShardEnd:
-    """The end of one shard, from the responses to its reads.
-
-    Attributes:
-        reached: Whether the last checked response ends the shard.
-        unconfirmed: Whether a response has ended the shard, and a second one must confirm it.
-    """
-
-    def __init__(self, client: StreamClient, shard_id: str) -> None:
-        self.reached = False
-        self.unconfirmed = False
-        self._client = client
-        self._shard_id = shard_id
-
-    async def check(self, *, null_iterator: bool, children: bool, records: bool) -> None:
-        """Check a response before any of it is used.
-
-        Args:
-            null_iterator: Whether NextShardIterator is missing.
-            children: Whether the response names children of the shard.
-            records: Whether the response has records after the position. More may follow them.
-
-        Raises:
-            CallFailed: The end of the shard is not confirmed (`UNCONFIRMED`), or listing the shards failed.
-        """
-        second, self.reached = self.unconfirmed and not records, False
-        if null_iterator or records:
-            self.unconfirmed = null_iterator
-        if not (null_iterator and second):
-            return
-        if children:
-            self.reached = True
-            return
-        try:
-            shards = await asyncio.to_thread(self._client.list_shards)
-        except ShardListIncomplete as error:
-            raise self._unconfirmed(
-                f"NextShardIterator is null without ChildShards, and {error.reason}"
-            ) from None
-        self.reached = any(shard.shard_id == self._shard_id and shard.closed for shard in shards)
-        if not self.reached:
-            raise self._unconfirmed(
-                "NextShardIterator is null without ChildShards, and ListShards does not show the shard closed"
-            )
-
-    def _unconfirmed(self, reason: str) -> CallFailed:
-        return CallFailed(self._client.stream, "GetRecords", UNCONFIRMED, reason)

@@ -52,7 +52,7 @@ class ShardReading:
         quota: The quota that the reading shares with others.
         turns: The turns of the readings of a task, one of which the caller has taken for this reading. Once
             they are stopped, no further page is requested.
-        limiter: The memory limiter. A page holds a reservation until the next records are requested.
+        limiter: A page holds a reservation until the next records are requested.
         received: What a subscription to the shard has received from the start of the range on, or from before
             it. The range ends with it. None to call GetRecords.
 
@@ -62,11 +62,9 @@ class ShardReading:
         records: The number of yielded records.
         bytes: Their payload bytes.
         checksum: Their checksum, see `records.checksum`.
-        first_sequence_number: The sequence number of the first yielded record; None before it.
-        bad_records: The number of yielded records that are damaged aggregates, kept unchanged.
-        outside_hash_range: The number of yielded records that belong to another shard.
-        first_arrival: The arrival of the first yielded record.
-        last_arrival: The arrival of the last yielded record.
+        bad_records: How many of them are damaged aggregates, kept unchanged.
+        outside_hash_range: How many of them belong to another shard.
+        throttles: The number of calls that were throttled.
         millis_behind_latest: The time from `position` to the tip, as of the last response; None before it.
         tip_time: The service's clock when the tip was reached.
         gaps: The gaps to record, in which records may be missing.
@@ -122,10 +120,10 @@ class ShardReading:
         self._stall_detector = StallDetector(range_.retry_seconds, timing)
         self._pacing = CallPacing(self._sizes, timing)
         self._started = False
-        polls = PageSource(client, range_.shard_id, range_.response_timeout)
-        self._pages: PageSource | ReceivedPages = polls
+        self._polls = PageSource(client, range_.shard_id, range_.response_timeout)
+        self._pages: PageSource | ReceivedPages = self._polls
         if received is not None and received.events:
-            self._pages = ReceivedPages(received, polls, closed=range_.closed)
+            self._pages = ReceivedPages(received, self._polls, closed=range_.closed)
         self._deadline: float | None = None
         self._first_rejected: int | None = None
 
@@ -134,16 +132,14 @@ class ShardReading:
         return iterate(self.batches())
 
     async def batches(self) -> AsyncGenerator[Records]:
-        """Yield the range's records, at most a page at a time.
-
-        A generator that is not exhausted must be closed.
-        """
+        """Yield the range's records, at most a page at a time. It must be closed if it is not exhausted."""
         try:
             while self.end is None:
                 self._release()
                 if self._started or self._pacing.seconds_left():
                     await self._pause(self._pacing.seconds_left())
-                self.end = self._end_before_page()
+                # The page that confirms the end of a shard needs no quota: it has no records.
+                self.end = self._limit_reached(quotas=not self._polls.end_unconfirmed)
                 if self.end is not None:
                     break
                 self._started = True
@@ -192,21 +188,13 @@ class ShardReading:
         if self._reservation is not None:
             self._reservation.release()
 
-    def _stop_requested(self) -> bool:
-        return self._turns.stopped
-
     @property
     def _used_up(self) -> bool:
         return any(quota.used_up for quota in self._quotas)
 
-    def _end_before_page(self) -> RangeEnd | None:
-        """Return the reason to end the range before the next page, if there is one."""
-        # The page that confirms the end of a shard needs no quota: it has no records.
-        return self._limit_reached(quotas=not self._pages.end_unconfirmed)
-
     def _limit_reached(self, *, quotas: bool = True) -> RangeEnd | None:
         """Return the reason to read no more records, if there is one."""
-        if self._stop_requested() or (quotas and self._used_up):
+        if self._turns.stopped or (quotas and self._used_up):
             return RangeEnd.BOUND
         timed_out = self._deadline is not None and self._clock.monotonic() >= self._deadline
         # A started reading continues to a record or the tip: the next run would meet the same empty pages.
@@ -219,7 +207,7 @@ class ShardReading:
 
         It must not hide a failure: a shard without records has failed, unless the quota is used up.
         """
-        if self._stop_requested():
+        if self._turns.stopped:
             return True
         if silent:
             return False
@@ -233,7 +221,7 @@ class ShardReading:
         number = None if self.position.sub_sequence_number is not None else self.position.sequence_number
         if number is not None and await self._is_available(number):
             return
-        if self._stop_requested():  # the check may have ended without a response
+        if self._turns.stopped:  # the check may have ended without a response
             self.end = RangeEnd.BOUND
         elif self._loss.accept(gap):
             self.gaps.append(gap)
@@ -309,7 +297,7 @@ class ShardReading:
 
     def _range_end(self, page: Page, service_time: datetime) -> RangeEnd | None:
         """Return the reason to end the range after a complete page, if there is one."""
-        if self._pages.shard_ended:
+        if self._polls.shard_ended:
             return RangeEnd.SHARD_END
         not_before = self.range.tip_not_before
         at_tip = page.millis_behind_latest == 0 and page.next_shard_iterator and not self.range.closed
@@ -323,14 +311,12 @@ class ShardReading:
     async def _next_page(self) -> tuple[Page, datetime] | None:
         """Read the page at `position`, with retries; None if the range ends during the retries."""
         retries = PageRetries(
-            self._timing,
-            self._stall_detector,
-            silence_is_final=self.range.response_timeout is not None,
+            self._timing, self._stall_detector, silence_is_final=self.range.response_timeout is not None
         )
         while True:
             try:
                 await self._pages.connect(self.position)
-                if self._stop_requested():
+                if self._turns.stopped:
                     return None
                 sent, limit = self._clock.monotonic(), self._pacing.limit(self._quotas)
                 page, service_time = await self._pages.page(limit, self.position, self._reservation)
@@ -345,7 +331,7 @@ class ShardReading:
                     await self._pause(self._pacing.seconds_left())
                     continue
                 if not is_throttled(error):
-                    self._pages.drop_iterator()  # a new one starts at `position`
+                    self._polls.drop_iterator()  # a new one starts at `position`
                 failure = retries.note_failure(error, never_answered=self.millis_behind_latest is None)
                 if failure is not None:
                     raise failure(
@@ -354,16 +340,15 @@ class ShardReading:
                         "read before are kept",
                     ) from error
                 await self._pause(max(retries.wait(), self._pacing.seconds_left()))
-                if self._stop_requested():
+                if self._turns.stopped:
                     return None
             else:
-                self._note_page(page, service_time, sent)
+                self._note_page(page.records, sent)
                 return page, service_time
 
-    def _note_page(self, page: Page, service_time: datetime, sent: float) -> None:
-        self._pages.continue_after(page, service_time)
+    def _note_page(self, records: Records, sent: float) -> None:
         if self._pages.uses_shared_rates:
-            self._pacing.note_page(page.records, sent)
+            self._pacing.note_page(records, sent)
 
 
 def user_records(page: Records, start: Position, range_: ShardRange, sizes: PageSizes) -> Iterator[Records]:

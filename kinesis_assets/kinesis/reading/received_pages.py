@@ -61,54 +61,30 @@ class Received(NamedTuple):
 
 
 class ReceivedPages:
-    """The pages of one reading, with the methods of `PageSource`.
+    """The pages of one reading, in the place of a `PageSource`.
 
     Args:
         received: What was received of the shard, with events, from the start of the reading or before it.
-        polls: The pages by GetRecords.
         closed: Whether the shard accepts no more records, so that its tip is its end.
 
     Attributes:
         refused: Why GetRecords reads on instead of the events; None if it does not.
+        uses_shared_rates: Whether the last page was read by GetRecords.
     """
 
     def __init__(self, received: Received, polls: PageSource, *, closed: bool) -> None:
         self.refused: str | None = None
+        self.uses_shared_rates = False
         self._start = received.start
         self._events = list(reversed(received.events))  # the next one is the last
         self._delivered_until = received.events[0].emptied
         self._polls = polls
-        self._polled = False
         self._reads_to_end = closed
 
     @property
     def exhausted(self) -> bool:
         """Whether the next page has not been received yet."""
         return not (self._events or self._reads_to_end or self.refused)
-
-    @property
-    def shard_ended(self) -> bool:
-        """Whether the last page ended the shard."""
-        return self._polls.shard_ended
-
-    @property
-    def end_unconfirmed(self) -> bool:
-        """Whether the next page may confirm the end of the shard."""
-        return self._polls.end_unconfirmed
-
-    @property
-    def uses_shared_rates(self) -> bool:
-        """Whether the last page counts against the rates that all consumers of the shard share."""
-        return self._polled
-
-    def drop_iterator(self) -> None:
-        """Request a new iterator for the next page by GetRecords."""
-        self._polls.drop_iterator()
-
-    def continue_after(self, page: Page, served: datetime) -> None:
-        """Continue after a page that was read."""
-        if self._polled:
-            self._polls.continue_after(page, served)
 
     async def connect(self, position: Position) -> None:
         """Get what the next page is read with: nothing, or an iterator."""
@@ -119,13 +95,13 @@ class ReceivedPages:
         self, limit: int, position: Position, reservation: Reservation | None
     ) -> tuple[Page, datetime]:
         """Return the page at a position after `connect`, see `PageSource.page`."""
-        self._polled = not self._events
+        self.uses_shared_rates = not self._events
         if self._events:
             try:
                 return await self._received_page(position, reservation)
             except (ValueError, RecursionError) as error:
                 self.refused = str(error)
-            self._events, self._polled = [], True
+            self._events, self.uses_shared_rates = [], True
             await self._polls.connect(position)
         return await self._polls.page(limit, position, reservation)
 

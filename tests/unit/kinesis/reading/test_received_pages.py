@@ -24,8 +24,6 @@ POLLED = Page(Records(["99"], [1.0], [b""], ["k"]), 0, "iterator")
 class Polls:
     """GetRecords, which returns one page."""
 
-    shard_ended = end_unconfirmed = False
-
     def __init__(self):
         self.connected = []
 
@@ -34,9 +32,6 @@ class Polls:
 
     async def page(self, *_):
         return POLLED, DATE
-
-    def continue_after(self, *_):
-        pass
 
 
 def record(number, size=1, arrival=DATE):
@@ -66,7 +61,6 @@ def read(pages, position=BEGINNING, reservation=None):
     async def read():
         await pages.connect(position)
         page, served = await pages.page(1, position, reservation)
-        pages.continue_after(page, served)
         return page.records.numbers, (served - DATE).total_seconds(), page.millis_behind_latest
 
     return run(read())
