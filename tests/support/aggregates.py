@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+from itertools import chain
 
 import msgspec
 
-from kinesis_assets.kinesis.records.aggregation import MAGIC, deaggregate
+from kinesis_assets.kinesis.records.aggregation import MAGIC, deaggregate_slices
 from kinesis_assets.kinesis.records.records import Record
 from kinesis_assets.testing import UserRecord, aggregate
 from support.one_shard import ALL_KEYS
@@ -46,6 +48,11 @@ def record_of(data: bytes) -> Record:
 
 def with_error(record: Record, error: str) -> Record:
     return msgspec.structs.replace(record, error=error)
+
+
+def deaggregate(record: Record, hash_range: tuple[str, str] | None) -> list[Record]:
+    """Return all that `deaggregate_slices` yields for a record."""
+    return list(chain.from_iterable(deaggregate_slices(record, hash_range, sys.maxsize)))
 
 
 def deaggregated(data: bytes, hash_range: tuple[str, str] = ALL_KEYS) -> list[tuple[str, bytes, str | None]]:

@@ -2,33 +2,25 @@
 
 The data of an aggregate consist of `MAGIC`, a protobuf message and the 16-byte MD5 of that message. A record
 that starts with the magic but is not a valid aggregate stays one record: its bytes are unchanged, and its
-error gives the reason.
+error gives the reason. The Kinesis Client Library (KCL) does the same, but deaggregates a record with a
+partition key that is longer than the service permits.
 
 The hash key of a sub-record is its explicit hash key or, without one, the MD5 of its partition key. It is
 outside the shard's range if the aggregate reached a shard other than the one that it was built for, for
-example after a split. Each sub-record is checked by itself: one that is outside is kept in its place with the
-error `OUTSIDE_HASH_RANGE`, and the other sub-records of the aggregate have no error. Whether the stream
-contains the sub-record a second time depends on its producer:
+example after a split. Such a sub-record is kept in its place with the error `OUTSIDE_HASH_RANGE`, and the
+others have no error. Whether the stream contains it a second time depends on its producer:
 
-- The KPL treats a wrong shard as a failure and puts the sub-record again. The new copy reaches the correct
-  shard and has no error. Before 0.15.11, and later while it does not know the shard that responded, the KPL
-  puts the whole aggregate again. The sub-records inside the range then occur twice, under different sequence
-  numbers.
-- Other aggregators do not put the sub-record again: the row with the error is the only one.
-
-The Kinesis Client Library (KCL) drops the *whole* aggregate if one sub-record is outside, and so loses
-sub-records that are not put again. The rows whose error is null are therefore all sub-records that the KCL
-returns for valid aggregates, and those inside the range of the aggregates that it drops. If the MD5 or the
-protobuf is invalid, the KCL returns the record unchanged. If a partition key is longer than the service
-permits, the KCL deaggregates the record, whereas this module treats the aggregate as invalid.
+- The KPL puts it again. The new copy reaches the correct shard and has no error. Before 0.15.11, and later
+  while it does not know the shard that responded, the KPL puts the whole aggregate again. The sub-records
+  inside the range then occur twice, under different sequence numbers.
+- Other aggregators do not: the row with the error is the only one. The KCL loses it, because it drops the
+  *whole* aggregate if one sub-record is outside.
 
 A hash key determines the shard only if the service placed the aggregate by its hash keys. Under the record
 distribution strategy AUTO it does not: sub-records would appear to be outside, and a consumer that reads only
-rows whose `error is null` would lose records that exist nowhere else. GetRecords does not return the strategy
-under which a record was put. A record without a partition key was put under AUTO, but so may be one with a
-key: the service stores the key and ignores it. The current strategy of the stream does not apply to older
-records, since it can be switched at any time, and so can the capacity mode: only ON_DEMAND has the strategy.
-Hash keys are therefore not checked where AUTO is possible:
+rows whose `error is null` would lose records that exist nowhere else. No response shows the strategy under
+which a record was put, with or without a partition key, and it can be switched at any time; so can the
+capacity mode, of which only ON_DEMAND has the strategy. Hash keys are not checked where AUTO is possible:
 
 - for a record without a partition key, in any stream;
 - for a record that did not arrive while the stream was seen to be PROVISIONED, both before and afterwards
@@ -50,18 +42,13 @@ Sources:
 from __future__ import annotations
 
 import hashlib
-import sys
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from google.protobuf import (
-    descriptor_pb2,
-    descriptor_pool,
-    message_factory,
-)
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from kinesis_assets.kinesis.records.records import Record, Records, bytes_and_offsets
@@ -149,31 +136,24 @@ def any_aggregate(records: Records) -> bool:
 
 
 def is_damaged(error: str | None) -> bool:
-    """Return whether the error of a record from `deaggregate` marks an invalid aggregate or sub-record."""
+    """Return whether the error of a record marks an invalid aggregate or sub-record."""
     return error is not None and error != OUTSIDE_HASH_RANGE
-
-
-def deaggregate(record: Record, hash_range: tuple[str, str] | None) -> list[Record]:
-    """Return the sub-records of an aggregate, in order, or the record itself.
-
-    Args:
-        hash_range: The shard's first and last hash key, both inclusive, as decimal text. None does not check
-            hash keys.
-
-    Returns:
-        For a record that is not an aggregate, the same object. For a valid aggregate, all its sub-records,
-        with its sequence number and arrival time. `sub_sequence_number` counts them from 0. Those outside the
-        shard's range have the error `OUTSIDE_HASH_RANGE`, and those with an invalid explicit hash key have
-        another error, unless hash keys are not checked or the range has all of them. For an invalid
-        aggregate, the record with an error.
-    """
-    return list(chain.from_iterable(deaggregate_slices(record, hash_range, sys.maxsize)))
 
 
 def deaggregate_slices(
     record: Record, hash_range: tuple[str, str] | None, size: int
 ) -> Iterator[Sequence[Record]]:
-    """Yield the records of `deaggregate` in non-empty lists of at most `size`."""
+    """Yield the sub-records of an aggregate, in order, or the record itself, in lists of 1 to `size` records.
+
+    For a record that is not an aggregate, that is the same object; for an invalid aggregate, the record with
+    an error. The sub-records have its sequence number and arrival time. Those outside the shard's range have
+    the error `OUTSIDE_HASH_RANGE`, and those whose explicit hash key is invalid `INVALID_HASH_KEY`, unless
+    hash keys are not checked or the range has all of them.
+
+    Args:
+        hash_range: The shard's first and last hash key, both inclusive, as decimal text. None does not check
+            hash keys.
+    """
     if not is_aggregate(record):
         yield [record]
         return
@@ -202,7 +182,6 @@ class _Message:
     """The protobuf message of an aggregate, with all required fields.
 
     Attributes:
-        hash_keys: Its table of explicit hash keys.
         count: Number of its sub-records.
         parts: Its parts, see `_parts`. A single one is parsed already.
     """

@@ -14,9 +14,10 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE, deaggregate
+from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, Record, Records, record_batch
 from kinesis_assets.testing import UserRecord, aggregate
+from support.aggregates import deaggregate
 from support.one_shard import BEGINNING, SHARD
 
 FEW_KEYS = ("0", "9")

@@ -11,11 +11,12 @@ from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records import aggregation
-from kinesis_assets.kinesis.records.aggregation import deaggregate, deaggregate_slices
+from kinesis_assets.kinesis.records.aggregation import deaggregate_slices
 from kinesis_assets.kinesis.records.records import Record
 from kinesis_assets.kinesis.records.wire import first_invalid_number
 from kinesis_assets.kinesis.transport.concurrency import Turns
 from kinesis_assets.testing import UserRecord, aggregate
+from support.aggregates import deaggregate
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 from support.timing import set_page_sizes
 

@@ -9,13 +9,21 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.records import aggregation
 from kinesis_assets.kinesis.records.aggregation import (
     MAGIC,
-    deaggregate,
     is_aggregate,
     is_damaged,
 )
 from kinesis_assets.kinesis.records.records import Record
 from kinesis_assets.testing.kit import UserRecord, aggregate
-from support.aggregates import chunk, deaggregated, number, record_of, sealed, sub_record, with_error
+from support.aggregates import (
+    chunk,
+    deaggregate,
+    deaggregated,
+    number,
+    record_of,
+    sealed,
+    sub_record,
+    with_error,
+)
 from support.one_shard import ALL_KEYS
 
 NOT_UTF_8 = b"\x00\xff\xfe"

@@ -14,13 +14,12 @@ from kinesis_assets.kinesis.records.aggregation import (
     MAGIC,
     OUTSIDE_HASH_RANGE,
     any_aggregate,
-    deaggregate,
     is_aggregate,
     is_damaged,
 )
 from kinesis_assets.kinesis.records.records import Record, Records
 from kinesis_assets.testing.kit import UserRecord, aggregate
-from support.aggregates import record_of, sealed, with_error
+from support.aggregates import deaggregate, record_of, sealed, with_error
 from support.one_shard import ALL_KEYS
 
 BY_EXAMPLE = settings(derandomize=True)

@@ -8,11 +8,10 @@ from kinesis_assets.kinesis.records import aggregation
 from kinesis_assets.kinesis.records.aggregation import (
     INVALID_HASH_KEY,
     OUTSIDE_HASH_RANGE,
-    deaggregate,
     is_damaged,
 )
 from kinesis_assets.testing.kit import UserRecord, aggregate
-from support.aggregates import deaggregated, record_of
+from support.aggregates import deaggregate, deaggregated, record_of
 from support.one_shard import ALL_KEYS
 
 
