@@ -41,12 +41,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """One instrument.
-
-    Attributes:
-        unit: Its unit, as a code of UCUM.
-        attributes: The attributes that its measurements may have.
-    """
+    """One instrument, with the attributes that its measurements may have."""
 
     name: str
     kind: Kind

@@ -49,11 +49,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often to attempt something, and how long to wait between two attempts.
-
-    Attributes:
-        attempts: Maximum number of attempts, at least 1.
-    """
+    """How often to attempt something, at least once, and how long to wait between two attempts."""
 
     attempts: int
     backoff: Backoff

@@ -55,7 +55,6 @@ class ContinuousRun:
 
     Args:
         policy: How the stream is read; its bounds and its allowance apply to each iteration.
-        timing: How long the run lasts, how often it commits and how long it waits.
         report: Called with the result of an iteration right after its commit. The result is limited to the
             shards that have news: rows were committed, the shard was read to its end, or it failed for a new
             reason. Throttling is news only after `ReadTiming.stall_seconds`.
@@ -146,9 +145,8 @@ class ContinuousRun:
                 if may_end and any(self._shards[shard_id].conflict for shard_id in due):
                     break
             ended = self._clock.monotonic()
-            immediately = any(
-                self._shards[shard_id].behind or self._shards[shard_id].conflict for shard_id in due
-            )
+            shards = [self._shards[shard_id] for shard_id in due]
+            immediately = any(shard.behind or shard.conflict for shard in shards)
             next_start = now if immediately else now + timing.commit_interval
             next_start = max(next_start, self._landed_at + settings.timing.seconds_between_calls)
             if ended - started >= timing.may_end_after:
@@ -170,9 +168,7 @@ class ContinuousRun:
         plan = plan.narrowed(Bounds(max_seconds=interval))
         ranges = {
             shard_id: structs.replace(
-                range_,
-                retry_seconds=interval,
-                response_timeout=self._shards[shard_id].response_timeout,
+                range_, retry_seconds=interval, response_timeout=self._shards[shard_id].response_timeout
             )
             for shard_id, range_ in plan.ranges.items()
         }
@@ -234,10 +230,9 @@ class ContinuousRun:
 
     def _raise_errors(self) -> None:
         errors = {shard_id: error for shard_id, shard in self._shards.items() if (error := shard.final_error)}
-        if not errors:
-            return
-        self.report_successes()
-        raise ShardsNotCommitted(self._client.stream, errors)
+        if errors:
+            self.report_successes()
+            raise ShardsNotCommitted(self._client.stream, errors)
 
     def report_successes(self) -> None:
         """Report the last result of each shard that was read without being reported.
@@ -278,15 +273,14 @@ class _ShardList:
 
 @dataclass(slots=True)
 class ShardTracker:
-    """The state of one shard of a continuous run.
+    """The state of one shard of a continuous run after its last iteration.
 
     Attributes:
         response_timeout: Seconds for which the shard may delay the other shards without a response.
-        position: The position after its last iteration; None if that is not known.
-        finished: Whether it is read to its end.
-        behind: Whether its last iteration did not reach the tip.
-        conflict: Whether another run moved its position first in its last iteration.
-        error: Why its last iteration failed; None if it did not.
+        position: Where it has read to; None if that is not known.
+        behind: Whether it did not reach the tip.
+        conflict: Whether another run moved its position first.
+        error: Why it failed; None if it did not.
         throttled_since: Start of the first of consecutive throttled iterations (monotonic clock); None if the
             last one was not throttled.
         failures: Number of consecutive failed iterations; those in which it waited for its parents do not
@@ -341,7 +335,7 @@ class ShardTracker:
             return False
         if self.error is None:
             self.success, self.failures = result.only([shard_id]), 0
-            self.due = float("inf") if self.finished else 0.0
+            self.due = inf if self.finished else 0.0
             news = bool(outcome.rows) or (self.finished and not finished_before)
             self.reported_success = self.reported_success or news
             return news

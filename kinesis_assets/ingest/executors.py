@@ -66,8 +66,8 @@ class ShardCheck:
     It can be pickled and holds no secrets.
 
     Attributes:
-        stream: The stream's name or ARN.
-        shard_id: A shard to read; None if the stream has no open one.
+        stream: Its name or ARN.
+        shard_id: None if the stream has no open one.
     """
 
     stream: str
@@ -76,11 +76,7 @@ class ShardCheck:
 
     @classmethod
     def of(cls, client: StreamClient) -> Self:
-        """Return the check of a client's stream.
-
-        Raises:
-            StreamError: The shards cannot be listed.
-        """
+        """Return the check of a client's stream. Raises `StreamError` if the shards cannot be listed."""
         listing = retry_listing(client, lambda each: each)
         shard_id = next((shard.shard_id for shard in listing.shards if not shard.closed), None)
         return cls(str(client.address), client.settings, shard_id)
@@ -145,7 +141,7 @@ def check_executors(
 
     Args:
         subject: What the tasks work for, such as "stream orders", for errors.
-        folder: The folder of the table that they write.
+        folder: That of the table that they write.
         client: The stream that they read; None if they read none.
 
     Raises:

@@ -48,9 +48,8 @@ def landing_by_subscriptions(
     """Yield the function that lands ranges by the subscriptions of a consumer, and close them afterwards.
 
     Args:
-        consumer: The name or ARN of the consumer.
+        consumer: Its name or ARN.
         summary: A recent description of the stream.
-        land: Lands ranges, and what was received of them.
         warn: Called with a sentence, once for each reason, if ranges are read with GetRecords instead.
         note: Called after each landing with the reasons why GetRecords reads shards, by shard id; None for
             those that are read by the consumer.
@@ -158,11 +157,7 @@ class ConsumerSearch:
         return is_sought and self._clock.monotonic() >= self._due_at
 
     def attempt(self, client: StreamClient) -> None:
-        """Describe the consumer, and report why that fails.
-
-        Raises:
-            InvalidInput: The consumer is that of another stream.
-        """
+        """Describe the consumer, and report why that fails. Raises `InvalidInput` for another stream's."""
         try:
             arn = client.describe_consumer(self._consumer, self._summary.identity.arn).arn
         except CallFailed as error:

@@ -80,11 +80,7 @@ def loss_time(shard: ShardPosition, to_fill: Iterable[Gap] = ()) -> datetime | N
 
 
 def time_to_loss(shard: ShardPosition, now: datetime, to_fill: Iterable[Gap] = ()) -> timedelta | None:
-    """Return the time until `loss_time`, which is negative if it is over; None if it is unknown.
-
-    Args:
-        to_fill: What a catch-up has skipped and is still to add.
-    """
+    """Return the time until `loss_time`, which is negative if it is over; None if it is unknown."""
     loss = loss_time(shard, to_fill)
     return None if loss is None else loss - now
 
@@ -92,22 +88,15 @@ def time_to_loss(shard: ShardPosition, now: datetime, to_fill: Iterable[Gap] = (
 def loss_times(
     shards: Mapping[str, ShardPosition], to_fill: Mapping[str, Iterable[Gap]]
 ) -> dict[str, datetime]:
-    """Return the `loss_time` of each shard of which it is known.
-
-    Args:
-        to_fill: What catch-ups have skipped and are still to add, by shard id.
-    """
+    """Return the `loss_time` of each shard of which it is known."""
     times = {shard_id: loss_time(shard, to_fill.get(shard_id, ())) for shard_id, shard in shards.items()}
     return {shard_id: time for shard_id, time in times.items() if time is not None}
 
 
 def safe_until(shard: ShardPosition, to_fill: Iterable[Gap] = ()) -> datetime | None:
-    """Return the time before which no record can expire that is still to be read; None if it is unknown.
+    """Return the time before which no record can expire that is still to be read, see `loss_time`.
 
-    It is also None if nothing is to be read.
-
-    Args:
-        to_fill: What a catch-up has skipped and is still to add, see `ranges_to_fill`.
+    None if it is unknown, or if nothing is to be read.
     """
     hours = shard.retention_hours
     times = [] if shard.finished else [shard.safe_until]
@@ -118,23 +107,16 @@ def safe_until(shard: ShardPosition, to_fill: Iterable[Gap] = ()) -> datetime | 
 
 
 def longest_wait(shard: ShardPosition, max_idle: timedelta) -> timedelta:
-    """Return the maximum time from one read of a shard to the next.
-
-    Args:
-        max_idle: The maximum time by the settings.
-    """
+    """Return the maximum time from one read of a shard to the next, of which the settings set a maximum."""
     if shard.retention_hours is None:
         return max_idle
     return min(max_idle, timedelta(hours=shard.retention_hours) * _FRACTION_OF_RETENTION)
 
 
 def wait_after_empty_read(shard: ShardPosition, longest: timedelta) -> timedelta:
-    """Return the time from the last read of a shard to the next, if nothing else shows whether it is due.
+    """Return the time from the last read to its tip to the next, if nothing else shows whether it is due.
 
     It is as long as nothing had arrived before the last read, so each wait is about twice the one before.
-
-    Args:
-        shard: The shard, which was read to its tip.
     """
     since = shard.last_arrival or shard.wanted_from
     quiet = shard.tip_time - since if since is not None and shard.tip_time is not None else timedelta(0)

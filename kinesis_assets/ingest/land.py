@@ -22,12 +22,7 @@ from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.kinesis.reading.received_pages import encode
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
 from kinesis_assets.spark.pyspark_internals import folder_of_session, is_spark_3
-from kinesis_assets.spark.session import (
-    cancel_tagged,
-    parallelism,
-    runs_on_this_machine,
-    tagged,
-)
+from kinesis_assets.spark.session import cancel_tagged, parallelism, runs_on_this_machine, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +53,7 @@ def land(
     range only; any other error fails the job.
 
     Args:
-        job: The settings that all ranges share.
-        ranges: The ranges to read, in the order in which they are started.
+        ranges: In the order in which they are started.
         received: By shard id, what subscriptions have received. The tasks call GetRecords for the others, and
             for all if it cannot be passed on.
 
@@ -94,11 +88,7 @@ def land(
 
 @contextmanager
 def _files(spark: SparkSession, parts: Sequence[Mapping[str, Received]]) -> Iterator[list[str]]:
-    """Yield the paths of files with what each task gets, for tasks that run on this machine.
-
-    Raises:
-        OSError: They cannot be written.
-    """
+    """Yield the paths of files with what each task on this machine gets. Raises `OSError`."""
     with TemporaryDirectory(dir=folder_of_session(spark)) as folder:
         files = [Path(folder, str(number)) for number in range(len(parts))]
         for file, part in zip(files, parts, strict=True):
@@ -119,10 +109,7 @@ def _rows(spark: SparkSession, parts: Sequence[Mapping[str, Received]]) -> DataF
 
 
 def landing_of(contents: Sequence[object], job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
-    """Decode and check the manifests of a landing's tasks.
-
-    Args:
-        contents: The value that each task returned.
+    """Decode and check the manifests that a landing's tasks returned.
 
     Raises:
         LandingFailed: A manifest is invalid, or the manifests cannot be the result of these ranges.

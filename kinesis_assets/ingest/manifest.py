@@ -4,8 +4,8 @@ A manifest is MessagePack of declared types. It is never pickled, because a Spar
 able to run code in the process of a run.
 
 A manifest comes from another process, and a commit cannot be undone. So it is first checked against the
-requested ranges: it may name only new files of this attempt in the table's
-folder, only requested shards, and no position before the start of its range.
+requested ranges: it may name only new files of this attempt in the table's folder, only requested shards,
+and no position before the start of its range.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ShardResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         stats: The facts about its range and about its rows in the files.
         end: Why the range ended; None if an error ended it.
-        error: The error that ended the range; None if there was none.
+        error: The error that did; None if there was none.
     """
 
     shard_id: str
@@ -160,18 +160,9 @@ _Shard = TypeVar("_Shard", bound="ShardResult")
 
 
 def check_landing(stream: str, batch_id: int, ranges: Sequence[ShardRange], landing: Landing) -> None:
-    """Check that a landing can be the result of these ranges.
-
-    Raises:
-        LandingFailed: It cannot.
-    """
+    """Check that a landing can be the result of these ranges. Raises `LandingFailed` if it cannot."""
     check_manifest(
-        stream,
-        batch_id,
-        ranges,
-        files=landing.files,
-        shards=landing.shards,
-        wrong_shard=_wrong_landing,
+        stream, batch_id, ranges, files=landing.files, shards=landing.shards, wrong_shard=_wrong_landing
     )
 
 
@@ -184,17 +175,11 @@ def check_manifest(
     shards: Sequence[_Shard],
     wrong_shard: Callable[[ShardRange, _Shard], str | None],
 ) -> None:
-    """Check the shards and files that a job's manifests report.
+    """Check the shards and files that a job's manifests report. Raises `LandingFailed` if a check fails.
 
     Args:
-        stream: The stream's name, for errors.
         ranges: The requested ranges, each of another shard.
-        files: The files that the manifests name.
-        shards: The shards that they report.
         wrong_shard: Returns why a shard cannot be the result of its range; None if it can.
-
-    Raises:
-        LandingFailed: A check failed.
     """
     wrong = _wrong_shards(ranges, shards) or _wrong_files(
         batch_id, files, {shard.shard_id: shard.stats.rows for shard in shards}
@@ -214,7 +199,7 @@ def common_checks(
     Args:
         shard: The report. Its `RangeStats` do not contradict themselves, or they could not be decoded.
         read: Number of records read.
-        first_read: Sequence number of the first record read; None if none was read.
+        first_read: Sequence number of the first one; None if none was read.
     """
     stats = shard.stats
     numbers = [first_read, stats.first_sequence_number, stats.last_sequence_number]
@@ -242,11 +227,7 @@ def _wrong_shards(ranges: Sequence[ShardRange], shards: Sequence[ShardResult]) -
 
 
 def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int]) -> str | None:
-    """Return why files are invalid; None if they are valid.
-
-    Args:
-        rows: By shard id, the number of rows that the files must hold.
-    """
+    """Return why files are invalid; None if they are valid, and hold the number of rows of each shard id."""
     if len({file.path for file in files}) < len(files):
         return "a file is named twice"
     found: Counter[str] = Counter()
@@ -348,9 +329,5 @@ def _first(found: Iterable[str | None]) -> str | None:
 
 
 def first_failed(shard_id: str, *checks: tuple[bool, str]) -> str | None:
-    """Return the reason of the first check that failed, with the shard; None if all passed.
-
-    Args:
-        checks: Whether each failed, and the reason if so.
-    """
+    """Return the shard and the reason of the first check that failed; None if all passed."""
     return _first(f"{shard_id}: {reason}" for failed, reason in checks if failed)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions.positions import ShardPosition
 
 
+_MILLISECOND = timedelta(milliseconds=1)
+
+
 class ShardState(StrEnum):
     """The state of a shard after a run."""
 
@@ -80,7 +83,7 @@ class Result(Generic[_Outcome]):
 
     Attributes:
         batch_id: The attempt's batch id, which its rows have.
-        outcomes: By shard id, the outcome of each requested shard.
+        outcomes: That of each requested shard, by shard id.
         version: The table version that was committed; None if there was nothing to commit, or if it is no
             longer among the newest hundred versions of the log.
         seconds: Wall-clock seconds from the start of the plan's execution to the end of its commit.
@@ -190,9 +193,9 @@ def shard_outcome(
                 throttles=0 if shard is None else shard.facts.throttles,
             ),
             lag_ms=_milliseconds(lag_of(before, now)) if state is ShardState.FAILED else None,
-            time_to_loss_ms=None
-            if shard_id in plan.given_up
-            else _time_to_loss_ms(plan, shard_id, before, now),
+            time_to_loss_ms=(
+                None if shard_id in plan.given_up else _time_to_loss_ms(plan, shard_id, before, now)
+            ),
             error=error,
         )
     if shard.facts.millis_behind_latest is None:
@@ -240,7 +243,7 @@ def _time_to_loss_ms(plan: RunPlan, shard_id: str, shard: ShardPosition, now: da
 
 
 def _milliseconds(time: timedelta | None) -> int | None:
-    return None if time is None else time // timedelta(milliseconds=1)
+    return None if time is None else time // _MILLISECOND
 
 
 def _unfinished_parents_error(plan: RunPlan, shard_id: str) -> ParentUnfinished:
@@ -258,19 +261,15 @@ def _unfinished_parents_error(plan: RunPlan, shard_id: str) -> ParentUnfinished:
     )
 
 
-_MILLISECOND = timedelta(milliseconds=1)
-
-
 @dataclass(slots=True)
 class RunTotals:
     """The totals of what a run committed, and the last outcome of each of its shards.
 
     Attributes:
-        bytes: Payload bytes of these rows.
-        bad_records: How many of them are damaged.
+        bytes: Payload bytes of the rows.
+        bad_records: How many of the rows are damaged records.
         seconds: Wall-clock seconds of the run, or of the iterations of a continuous run.
         last_arrival: Arrival time of the newest record that was committed; None if there was none.
-        outcomes: The last outcome of each shard, by shard id.
     """
 
     rows: int = 0
@@ -347,7 +346,6 @@ class StreamState:
         """Return the state after a run.
 
         Args:
-            shards: The positions in the table.
             outcomes: The last outcome of each shard of the run, by shard id.
             failing: The shards whose last run failed.
             losses: When records that are still to be read may expire, by shard id, see `loss_times`.
@@ -382,10 +380,7 @@ class StreamState:
 
 def _lag_ms(shard: ShardPosition, now: datetime, *, fails: bool) -> int | None:
     """Return the lag of a shard that was not read, in milliseconds; None if it is unknown."""
-    if not (fails or is_behind(shard)):
-        return 0
-    lag = lag_of(shard, now)
-    return None if lag is None else lag // _MILLISECOND
+    return _milliseconds(lag_of(shard, now)) if fails or is_behind(shard) else 0
 
 
 def record_outcomes(stream: str, result: RunResult) -> None:

@@ -19,6 +19,7 @@ from kinesis_assets.ingest.shard_lists import (
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.relist import confirm_mode, confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, checked_starts
 from kinesis_assets.kinesis.stream import CLOCK_STEP
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
-    from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -58,8 +58,6 @@ class ReadPolicy:
         starts: The positions at which the stream's first plan starts.
         bounds: The bounds of each shard's range.
         allowance: The amount that all ranges of a run may read together.
-        on_data_loss: The behavior if records or a shard may have expired unread.
-        on_recreated: The behavior if the stream was deleted and created again under the same name.
         max_bad_records: Maximum number of damaged records in a shard's range. The range ends before a record
             that exceeds it, and the shard fails. None means no limit.
     """
@@ -79,7 +77,6 @@ class RunPlan:
     Attributes:
         batch_id: The id of this attempt, written to every row that it lands.
         expected: The positions at which the run starts, with every listed shard.
-        asked: The ids of the requested shards.
         ranges: By shard id, the ranges to read: those of the requested shards that are neither finished nor
             refused, in the order in which their unread records expire.
         refused: By shard id, why a requested shard cannot be read.
@@ -177,8 +174,6 @@ def plan_run(
         TableError: The table cannot be used, belongs to another stream, has rows but no positions, or was
             restored or overwritten.
     """
-    from kinesis_assets.kinesis.reading.range import ShardRange  # noqa: PLC0415  # loading definitions does not need it
-
     asked = list(dict.fromkeys(asked))
 
     def read_positions(listing: StreamListing) -> tuple[StreamListing, StreamPositions, TableSnapshot | None]:
@@ -278,9 +273,9 @@ def _read_or_freeze(
 
     The snapshot is None if they were committed.
     """
-    from kinesis_assets.table.commits.commit import claim, freeze  # noqa: PLC0415  # as in `plan_run`
-    from kinesis_assets.table.log.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
-    from kinesis_assets.table.run_files.pause import refuse_paused  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.commits.commit import claim, freeze  # noqa: PLC0415  # definitions do not need it
+    from kinesis_assets.table.log.rewrite_checks import refuse_rewritten  # noqa: PLC0415  # likewise
+    from kinesis_assets.table.run_files.pause import refuse_paused  # noqa: PLC0415  # likewise
 
     snapshot, positions = stored_positions(table, listing, policy.on_recreated, asked)
     if snapshot is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -95,10 +95,7 @@ class Preview:
 
 
 def preview_run(client: StreamClient, table: PositionedTable, policy: ReadPolicy) -> Preview:
-    """Preview the next run over all shards.
-
-    Args:
-        table: The stream's table; it need not exist.
+    """Preview the next run over all shards. The table need not exist.
 
     Raises:
         StreamError: The stream cannot be reached.
@@ -178,35 +175,32 @@ def _stored(
     listed = {shard.shard_id for shard in listing.shards}
     given_up: set[str] = set()
     for shard_id, shard in expected.shards.items():
-        found = ShardPreview(shard_id, Effect.RESUMES, shard.position)
+        effect = Effect.RESUMES
+        reason: str | None = None
         parents = expected.waits_for(shard_id)
         if shard.finished:
-            found = replace(found, effect=Effect.FINISHED)
+            effect = Effect.FINISHED
         elif shard_id not in listed:
             error = reason_to_keep(
                 client, expected, shard_id, now=now, on_data_loss=policy.on_data_loss, given_up=given_up
             )
             if error is None:
                 given_up.add(shard_id)
-                found = replace(found, effect=Effect.GIVEN_UP, reason="it has expired unread")
+                effect, reason = Effect.GIVEN_UP, "it has expired unread"
             else:
-                found = replace(found, effect=Effect.REFUSED, reason=error.sentence)
+                effect, reason = Effect.REFUSED, error.sentence
         elif parents:
-            found = replace(found, effect=Effect.WAITS, reason=_waits_for(parents))
+            effect, reason = Effect.WAITS, _waits_for(parents)
         elif shard_id not in positions.shards:
-            found = replace(found, effect=Effect.STARTS, reason="no run has listed it yet")
+            effect, reason = Effect.STARTS, "no run has listed it yet"
         elif shard.safe_until is not None and shard.safe_until <= now:
-            does = (
-                "the shard fails"
-                if policy.on_data_loss == "fail"
-                else "the run continues and records the gap"
-            )
+            fails = policy.on_data_loss == "fail"
+            does = "the shard fails" if fails else "the run continues and records the gap"
             reason = (
                 f"unread records may have expired since {shard.safe_until:%Y-%m-%dT%H:%M:%SZ}; if so, {does} "
                 f"(on_data_loss: {policy.on_data_loss})"
             )
-            found = replace(found, reason=reason)
-        yield found
+        yield ShardPreview(shard_id, effect, shard.position, reason)
 
 
 def _waits_for(parents: tuple[str, ...]) -> str:

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
 
+_log = logging.getLogger(__name__)
+
 
 def check_list(listing: StreamListing, positions: StreamPositions, table: str) -> None:
     """Check that a list contradicts none of the positions.
@@ -72,7 +74,7 @@ def check_list(listing: StreamListing, positions: StreamPositions, table: str) -
     stream = positions.identity.name
     if listing.summary.identity != positions.identity:
         raise StreamRecreated(stream, "deleted and created again during this run; run again")
-    if reasons := contradictions(listing, positions, table):
+    if reasons := _contradictions(listing, positions, table):
         raise ShardListStale(stream, reasons)
     _refuse_missing_parents(listing, positions.shards, positions.listed_at)
 
@@ -80,8 +82,7 @@ def check_list(listing: StreamListing, positions: StreamPositions, table: str) -
 def check_first_list(listing: StreamListing) -> None:
     """Check that the first list of a stream contains every parent that cannot have expired.
 
-    Raises:
-        ShardListIncomplete: It lacks one.
+    Raises `ShardListIncomplete` if it lacks one.
     """
     _refuse_missing_parents(listing, (), None)
 
@@ -109,18 +110,19 @@ def check_for_seek(listing: StreamListing, positions: StreamPositions) -> None:
         raise ShardListStale(positions.identity.name, reasons)
 
 
-def contradictions(listing: StreamListing, positions: StreamPositions, table: str) -> dict[str, str]:
+def _contradictions(listing: StreamListing, positions: StreamPositions, table: str) -> dict[str, str]:
     """Return by shard id why listing the shard as open contradicts the positions, and what to do."""
-    finished = finished_among(positions, _listed_open(listing))
     stream = positions.identity.arn  # valid whatever account and region the command runs with
+    recorded = {shard_id: positions.shards.get(shard_id) for shard_id in _listed_open(listing)}
     wrongly_finished = {
         shard_id: (
-            f"listed as open, but recorded as read to its end at {positions.shards[shard_id].position}. "
-            "If a later run repeats this, the recorded end is wrong. To continue the shard there, run "
+            f"listed as open, but recorded as read to its end at {shard.position}. If a later run repeats "
+            "this, the recorded end is wrong. To continue the shard there, run "
             f"`kinesis-assets seek --stream {stream} --table {shlex.quote(table)} --shard {shard_id} "
-            f"--to {positions.shards[shard_id].position} --apply`"
+            f"--to {shard.position} --apply`"
         )
-        for shard_id in finished
+        for shard_id, shard in recorded.items()
+        if shard is not None and shard.finished
     }
     return wrongly_finished | _with_children(listing, positions)
 
@@ -130,33 +132,18 @@ def _listed_open(listing: StreamListing) -> list[str]:
 
 
 def _with_children(listing: StreamListing, positions: StreamPositions) -> dict[str, str]:
-    return {
-        shard_id: f"listed as open, though its children {', '.join(children)} were listed before. "
-        "Nothing to do: the next run lists the shards again"
-        for shard_id, children in known_children(positions, _listed_open(listing)).items()
-    }
-
-
-def finished_among(positions: StreamPositions, shard_ids: Iterable[str]) -> list[str]:
-    """Return those of the shards that are recorded as read to their end."""
-    return [
-        shard_id
-        for shard_id in shard_ids
-        if shard_id in positions.shards and positions.shards[shard_id].finished
-    ]
-
-
-def known_children(positions: StreamPositions, shard_ids: Iterable[str]) -> dict[str, list[str]]:
-    """Return by shard id the recorded children that are not read to their end.
-
-    Finished children are ignored, because their parents are finished too.
-    """
-    wanted = set(shard_ids)
+    """Return by shard id why listing the shard as open contradicts its recorded children."""
+    listed = set(_listed_open(listing))
     children: dict[str, list[str]] = {}
     for shard_id, shard in positions.shards.items():
-        for parent in wanted.intersection(shard.parents) if not shard.finished else ():
+        # The parents of finished children are finished too.
+        for parent in listed.intersection(shard.parents) if not shard.finished else ():
             children.setdefault(parent, []).append(shard_id)
-    return children
+    return {
+        shard_id: f"listed as open, though its children {', '.join(of_shard)} were listed before. "
+        "Nothing to do: the next run lists the shards again"
+        for shard_id, of_shard in children.items()
+    }
 
 
 def reason_to_keep(
@@ -172,8 +159,6 @@ def reason_to_keep(
 
     Args:
         expected: The positions, with every listed shard.
-        now: The service's time.
-        on_data_loss: Whether the run may continue if the shard has expired.
         given_up: The shards that the same plan gives up.
     """
     shard = expected.shards[shard_id]
@@ -209,11 +194,7 @@ def reason_to_keep(
 
 
 def exists(client: StreamClient, shard_id: str) -> bool:
-    """Return whether the service returns an iterator for a shard.
-
-    Raises:
-        CallFailed: The call failed for another reason than a missing shard.
-    """
+    """Return whether the service returns an iterator for a shard. Raises `CallFailed` for other failures."""
     try:
         client.shard_iterator(shard_id, Position(PositionKind.TRIM_HORIZON))
     except CallFailed as error:
@@ -241,11 +222,7 @@ def confirmed_listing(
 
 
 def refuse_readable(client: StreamClient, missing: Iterable[str]) -> None:
-    """Refuse a list that lacks shards which can still be read.
-
-    Raises:
-        ShardListIncomplete: It does.
-    """
+    """Refuse a list that lacks shards which can still be read. Raises `ShardListIncomplete`."""
     if readable := [shard_id for shard_id in missing if exists(client, shard_id)]:
         raise ShardListIncomplete(
             client.stream,
@@ -306,21 +283,8 @@ def _incomplete(listing: StreamListing, parents: list[str], why: str) -> ShardLi
     )
 
 
-_log = logging.getLogger(__name__)
-
-_UNCONFIRMED = (
-    "stream %s: the end of %s is not recorded yet: %s. Its records are committed; the next run continues at "
-    "that position"
-)
-
-
 def with_confirmed_ends(client: StreamClient, listing: StreamListing, landing: Landing) -> Landing:
-    """Return a landing in which only shards that the driver has seen closed have ended.
-
-    Args:
-        listing: The plan's listing.
-        landing: The landing as the tasks reported it.
-    """
+    """Return what tasks have reported, in which only shards that the driver has seen closed have ended."""
     closed = {shard.shard_id for shard in listing.shards if shard.closed}
     ended = {shard.shard_id for shard in landing.shards if shard.end is RangeEnd.SHARD_END}
     if not ended - closed:
@@ -332,7 +296,13 @@ def with_confirmed_ends(client: StreamClient, listing: StreamListing, landing: L
         reason = error.reason
     if not (unconfirmed := ended - closed):
         return landing
-    _log.warning(_UNCONFIRMED, client.stream, ", ".join(sorted(unconfirmed)), reason)
+    _log.warning(
+        "stream %s: the end of %s is not recorded yet: %s. Its records are committed; the next run continues "
+        "at that position",
+        client.stream,
+        ", ".join(sorted(unconfirmed)),
+        reason,
+    )
     # Any end other than SHARD_END leaves a shard unfinished.
     shards = [
         msgspec.structs.replace(shard, end=RangeEnd.TIP) if shard.shard_id in unconfirmed else shard

@@ -49,8 +49,6 @@ BYTES_IN_FLIGHT = 128 << 20
 """Maximum memory of a task's pages, from the response to the written file. It holds three pages of the
 largest possible size, or fifty with bodies of 1 MB."""
 
-_NOTHING: Mapping[str, Received] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True)
 class LandingJob:
@@ -73,9 +71,7 @@ class LandingJob:
 
 
 def landing_task(
-    job: LandingJob,
-    groups: Sequence[tuple[Sequence[ShardRange], Allowance]],
-    files: Sequence[str] = (),
+    job: LandingJob, groups: Sequence[tuple[Sequence[ShardRange], Allowance]], files: Sequence[str] = ()
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that Spark's `mapInArrow` runs in each task: `land_group` for its number.
 
@@ -114,7 +110,7 @@ def land_group(
     job: LandingJob,
     ranges: Sequence[ShardRange],
     allowance: Allowance,
-    received: Mapping[str, Received] = _NOTHING,
+    received: Mapping[str, Received] = MappingProxyType({}),
 ) -> Landing:
     """Read a task's shards concurrently and write their records to shared files.
 
@@ -149,12 +145,7 @@ def land_group(
 
 @contextmanager
 def _watched(marker: StopMarker, turns: Turns, progress: TaskProgress, interval: float) -> Iterator[None]:
-    """Watch for a stop marker within the context, and write the progress.
-
-    Args:
-        turns: Stopped when the marker exists.
-        interval: Seconds between two checks.
-    """
+    """Stop the turns once a stop marker exists, and write the progress, at an interval within the context."""
     done = threading.Event()
 
     def watch() -> None:
@@ -215,8 +206,7 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
 class ShardGroup:
     """Readings of different shards. They can be read once.
 
-    Args:
-        turns: Their turns. They are stopped when a reading fails with an error that is not a shard's own.
+    Their turns are stopped when a reading fails with an error that is not a shard's own.
     """
 
     def __init__(self, readings: Sequence[ShardReading], turns: Turns) -> None:
@@ -225,13 +215,12 @@ class ShardGroup:
         self._errors: list[ShardError | None] = [None] * len(readings)
 
     def read(self, handler: Handler) -> list[ShardError | None]:
-        """Read all ranges to their ends. Raises errors that are not a shard's own.
+        """Read all ranges to their ends, and return for each the error that ended it early, or None.
+
+        Raises errors that are not a shard's own.
 
         Args:
             handler: Called with the records of each page as it is read.
-
-        Returns:
-            For each reading, the error that ended it early, or None.
         """
         self._turns.run(self._read(number, handler) for number in range(len(self._readings)))
         return self._errors
@@ -261,11 +250,9 @@ class ShardGroup:
 
 
 class TaskProgress:
-    """Writes how far a task is, at an interval. A task that is shorter writes nothing.
+    """Writes how far a task is, at an interval in seconds. A task that is shorter writes nothing.
 
-    Args:
-        readings: The readings of the task, while another thread reads them.
-        interval: Seconds from one file to the next.
+    Another thread reads the readings meanwhile.
     """
 
     def __init__(

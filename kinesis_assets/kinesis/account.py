@@ -36,11 +36,7 @@ class AccountClient:
             raise InvalidInput(f"cannot create a Kinesis client: {error}", advice=CORRECT_SETTINGS) from None
 
     def list_streams(self) -> list[ListedStream]:
-        """Return the streams from all pages, by name.
-
-        Raises:
-            StreamsNotListed: A call failed, or the list is incomplete.
-        """
+        """Return all streams, by name. Raises `StreamsNotListed` if a call fails or a page is invalid."""
         listed: dict[str, ListedStream] = {}
         following: dict[str, str] = {}
         more = True

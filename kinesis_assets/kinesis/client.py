@@ -25,12 +25,7 @@ from kinesis_assets.kinesis.records.wire import (
     page_of,
 )
 from kinesis_assets.kinesis.sdk import ATTEMPTS, CORRECT_SETTINGS, sdk_client, sdk_failures
-from kinesis_assets.kinesis.shards import (
-    Shard,
-    covers_all_hash_keys,
-    in_lineage_order,
-    is_well_formed,
-)
+from kinesis_assets.kinesis.shards import Shard, covers_all_hash_keys, in_lineage_order, is_well_formed
 from kinesis_assets.kinesis.stream import StreamAddress, StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Reservation, run
 from kinesis_assets.kinesis.transport.http import ResponseTooLong
@@ -78,7 +73,6 @@ class StreamClient:
         attempts: The maximum number of attempts of each call by the SDK.
 
     Attributes:
-        address: The parsed name or ARN.
         settings: The settings with the values from the SDK's chain, so that other machines can use them.
 
     Raises:
@@ -129,20 +123,16 @@ class StreamClient:
         summary = response["StreamDescriptionSummary"]
         mode = summary.get("StreamModeDetails", {}).get("StreamMode")
         if missing := [field for field in _OF_SUMMARY if field not in summary]:
-            reason = f"the description of the stream has no {missing[0]}"
-            raise CallFailed(self.stream, "DescribeStreamSummary", "IncompleteBody", reason)
+            raise self._invalid("DescribeStreamSummary", f"the description of the stream has no {missing[0]}")
         if not self._is_ours(summary["StreamARN"]):
-            raise CallFailed(
-                self.stream,
+            raise self._invalid(
                 "DescribeStreamSummary",
-                "IncompleteBody",
                 f"the service returned the ARN {summary['StreamARN'][:200]!r}, which is not that of "
                 f"{self.address}; check the endpoint",
             )
         return StreamSummary(
             identity=StreamIdentity(
-                arn=summary["StreamARN"],
-                created=summary["StreamCreationTimestamp"].astimezone(UTC),
+                arn=summary["StreamARN"], created=summary["StreamCreationTimestamp"].astimezone(UTC)
             ),
             service_time=self._time("DescribeStreamSummary", _date(response)),
             retention_hours=summary["RetentionPeriodHours"],
@@ -188,43 +178,29 @@ class StreamClient:
         followed: set[str] = set()
         while token := response.get("NextToken"):
             if token in followed:
-                raise ShardListIncomplete(
-                    self.stream, "ListShards returned the same NextToken twice; try again later"
-                )
+                raise self._incomplete_list("returned the same NextToken twice")
             followed.add(token)
             response = self._call("ListShards", "Shards", NextToken=token)
             listed += response["Shards"]
         if not listed:
-            raise ShardListIncomplete(self.stream, "ListShards returned no shard; try again later")
+            raise self._incomplete_list("returned no shard")
         shards = in_lineage_order(self._shard(shard) for shard in listed)
         if len({shard.shard_id for shard in shards}) < len(shards):
-            raise ShardListIncomplete(self.stream, "ListShards returned a shard twice; try again later")
+            raise self._incomplete_list("returned a shard twice")
         if whole and not covers_all_hash_keys(shards):
-            raise ShardListIncomplete(
-                self.stream,
-                "ListShards omitted shards: the open ones do not cover all hash keys; try again later",
-            )
+            raise self._incomplete_list("omitted shards: the open ones do not cover all hash keys")
         return shards, date
 
     def describe_consumer(self, consumer: str, stream_arn: str) -> Consumer:
-        """Return a registered consumer of the stream.
-
-        Args:
-            consumer: Its name or ARN.
-
-        Raises:
-            InvalidInput: It is a consumer of another stream.
-        """
+        """Return a consumer of the stream, by its name or ARN. Raises `InvalidInput` for another stream's."""
         address = ConsumerAddress.parse(consumer)
         named = address.arguments(stream_arn)
         response = self._call("DescribeStreamConsumer", "ConsumerDescription", **named)
         (found,) = self._consumers("DescribeStreamConsumer", [response["ConsumerDescription"]])
         # SubscribeToShard names no stream, and shard ids are the same in all of them.
         if found.name != address.name or not address.may_have(found.arn, stream_arn):
-            raise CallFailed(
-                self.stream,
+            raise self._invalid(
                 "DescribeStreamConsumer",
-                "IncompleteBody",
                 f"the service returned consumer {found.name[:200]!r} with the ARN {found.arn[:400]!r}, which "
                 f"is not consumer {consumer} of {stream_arn}; check the endpoint",
             )
@@ -379,10 +355,9 @@ class StreamClient:
         return await asyncio.to_thread(page)  # the SDK reads the body and parses it in one go
 
     def _check_length(self, response: dict[str, Any]) -> None:
-        """Reject a response that is too long for the direct call.
+        """Reject a response that is too long for a direct call, so that the next one asks for fewer records.
 
-        The SDK has already read the whole body, so its memory is not limited here, but the next request asks
-        for fewer records.
+        The SDK has already read the whole body: its memory is not limited.
         """
         length = int(response["ResponseMetadata"]["HTTPHeaders"].get("content-length", 0))
         if length > self._largest_body:
@@ -404,15 +379,14 @@ class StreamClient:
     ) -> tuple[ResultT_co, str | None]:
         response, date = received
         if isinstance(response, IncompleteBody):
-            raise CallFailed(self.stream, operation, "IncompleteBody", response.reason)
+            raise self._invalid(operation, response.reason)
         return response, date
 
     def _consumers(self, operation: str, described: Iterable[dict[str, Any]]) -> list[Consumer]:
         try:
             return [Consumer.of(each) for each in described]
         except (KeyError, TypeError, ValueError) as error:
-            reason = f"the description of a consumer is invalid: {error!r}"
-            raise CallFailed(self.stream, operation, "IncompleteBody", reason) from None
+            raise self._invalid(operation, f"the description of a consumer is invalid: {error!r}") from None
 
     def _shard(self, listed: dict[str, Any]) -> Shard:
         parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
@@ -427,15 +401,19 @@ class StreamClient:
                 ending_sequence_number=numbers.get("EndingSequenceNumber"),
             )
         except KeyError as missing:
-            raise ShardListIncomplete(
-                self.stream, f"ListShards returned a shard without {missing}; try again later"
-            ) from missing
+            raise self._incomplete_list(f"returned a shard without {missing}") from missing
         if not is_well_formed(shard):
             raise ShardListIncomplete(
-                self.stream,
-                f"ListShards returned an invalid shard, {str(shard)[:300]!r}; check the endpoint",
+                self.stream, f"ListShards returned an invalid shard, {str(shard)[:300]!r}; check the endpoint"
             )
         return shard
+
+    def _incomplete_list(self, reason: str) -> ShardListIncomplete:
+        return ShardListIncomplete(self.stream, f"ListShards {reason}; try again later")
+
+    def _invalid(self, operation: str, reason: str) -> CallFailed:
+        """Return the error for a response that is incomplete or invalid."""
+        return CallFailed(self.stream, operation, "IncompleteBody", reason)
 
     def _call(self, operation: str, required: str, **arguments: Any) -> dict[str, Any]:
         """Call the SDK. It accepts a truncated response, in which the required field is missing."""
@@ -444,10 +422,9 @@ class StreamClient:
             with self._failures(operation, of_stream=arguments == self.address.arguments):
                 response: dict[str, Any] = method(**arguments)
         except (parser_error(), *_INVALID) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise CallFailed(self.stream, operation, "IncompleteBody", reason) from None
+            raise self._invalid(operation, f"{type(error).__name__}: {error}") from None
         if required not in response:
-            raise CallFailed(self.stream, operation, "IncompleteBody", f"the response has no {required}")
+            raise self._invalid(operation, f"the response has no {required}")
         return response
 
     def _time(self, operation: str, date: str | None) -> datetime:
@@ -460,7 +437,7 @@ class StreamClient:
             found = parsedate_to_datetime(date or "").astimezone(UTC)
         except (ValueError, OverflowError):
             reason = f"the response has an invalid Date, {(date or '')[:80]!r}"
-            raise CallFailed(self.stream, operation, "IncompleteBody", reason) from None
+            raise self._invalid(operation, reason) from None
         return min(found, _LATEST)
 
     def _failures(self, operation: str, *, of_stream: bool = False) -> AbstractContextManager[None]:

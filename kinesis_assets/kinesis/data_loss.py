@@ -56,10 +56,10 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     def __str__(self) -> str:
         found = self.next_sequence_number or "nothing"
         length = "" if self.since is None else f", {str(self.until - self.since).partition('.')[0]} later"
-        since = "an unknown time" if self.since is None else _text(self.since)
+        since = "an unknown time" if self.since is None else f"{self.since:%Y-%m-%dT%H:%M:%SZ}"
         return (
             f"read up to {self.after}, complete until {since}; first available record: {found}, "
-            f"{_text(self.until)}{length}"
+            f"{self.until:%Y-%m-%dT%H:%M:%SZ}{length}"
         )
 
 
@@ -89,10 +89,6 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
 
 def _may_have_expired(complete_until: datetime, retention: timedelta, now: datetime) -> bool:
     return now + CLOCK_STEP >= complete_until + retention
-
-
-def _text(time: datetime) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 HORIZON_MARGIN = timedelta(minutes=1)
@@ -131,10 +127,7 @@ class LossDetector:
         )
 
     def accept(self, gap: Gap) -> bool:
-        """Apply the policy to a confirmed gap.
-
-        Returns:
-            Whether to record the gap; False if it is already recorded.
+        """Apply the policy to a confirmed gap, and return whether to record it: it may be recorded already.
 
         Raises:
             DataLost: The policy is to fail.

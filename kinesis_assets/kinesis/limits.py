@@ -97,46 +97,41 @@ def _share(amount: int | None, index: int, count: int) -> int | None:
 
 
 class Quota:
-    """An allowance that any number of readings use up together. Its time starts now, by the given clock."""
+    """An allowance that any number of readings use up together. Its time starts now, by the given clock.
+
+    Attributes:
+        records: The number of records that may still be read; None for no limit.
+        bytes: The payload bytes that may still be read; None for no limit.
+    """
 
     def __init__(self, allowance: Allowance, clock: Clock = MACHINE_CLOCK) -> None:
+        self.records = allowance.records
+        self.bytes = allowance.bytes
         self._clock = clock
-        self._records = allowance.records
-        self._bytes = allowance.bytes
         self._deadline = None if allowance.seconds is None else clock.monotonic() + allowance.seconds
         self._taken = False
 
     @property
     def used_up(self) -> bool:
         """Whether no further record may be read."""
-        return self._records == 0 or self._bytes == 0
+        return self.records == 0 or self.bytes == 0
 
     @property
     def timed_out(self) -> bool:
         """Whether the time of the allowance is over."""
         return self._deadline is not None and self._clock.monotonic() >= self._deadline
 
-    @property
-    def records(self) -> int | None:
-        """The number of records that may still be read; None for no limit."""
-        return self._records
-
-    @property
-    def bytes(self) -> int | None:
-        """The payload bytes that may still be read; None for no limit."""
-        return self._bytes
-
     def take(self, records: Records) -> int:
         """Use the allowance for the leading records that fit in it, and return their number."""
-        if self._records is None and self._bytes is None:
+        if self.records is None and self.bytes is None:
             return len(records)
-        count = len(records) if self._records is None else min(len(records), self._records)
-        if count and self._bytes is not None:
-            count = self._take_bytes(records.first(count), self._bytes)
+        count = len(records) if self.records is None else min(len(records), self.records)
+        if count and self.bytes is not None:
+            count = self._take_bytes(records.first(count), self.bytes)
         if count:
             self._taken = True
-            if self._records is not None:
-                self._records -= count
+            if self.records is not None:
+                self.records -= count
         return count
 
     def _take_bytes(self, records: Records, left: int) -> int:
@@ -147,5 +142,5 @@ class Quota:
             # The first record always fits: one larger than the whole allowance could never be read otherwise.
             count = max(bisect_right(sizes, left), 0 if self._taken else 1)
             size = sizes[count - 1] if count else 0
-        self._bytes = max(0, left - size)
+        self.bytes = max(0, left - size)
         return count

@@ -37,7 +37,6 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     AFTER_SEQUENCE_NUMBER is exclusive: the shard has been read up to and including that record.
 
     Attributes:
-        kind: One of the iterator types of GetShardIterator.
         sequence_number: Decimal digits, as Kinesis writes them; set only for the two SEQUENCE_NUMBER kinds.
             Compare sequence numbers with `int`, never as text: their lengths differ.
         timestamp: An aware UTC time, truncated to the service's resolution of one millisecond; set only for

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from kinesis_assets.errors import InvalidInput
 
+# The patterns of the API (AWS API reference, AssumeRole).
 _ARN = re.compile(r"arn:aws[a-z0-9-]{0,20}:iam::[0-9]{12}:role/([!-~]{1,512}/)?[\w+=,.@-]{1,64}", re.ASCII)
 _EXTERNAL_ID = re.compile(r"[\w+=,.@:/-]{2,1224}", re.ASCII)
 _SESSION_NAME = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
-# The patterns of the API (AWS API reference, AssumeRole).
 
 _LONGEST_NAME = 64
 _NOT_IN_A_NAME = re.compile(r"[^\w+=,.@-]", re.ASCII)

@@ -72,8 +72,7 @@ class RoleCredentials:
     def current(self) -> Any:
         """Return the access key, the secret key and the session token of now, as the SDK's tuple.
 
-        Raises:
-            RoleNotAssumed: The role can no longer be assumed.
+        Raises `RoleNotAssumed` if the role can no longer be assumed.
         """
         return self._credentials.get_frozen_credentials()
 
@@ -134,11 +133,7 @@ def role_for(
     region_name: str | None,
     run_id: str | None = None,
 ) -> AssumedRole:
-    """Return a role with the region of its stream, so that other machines call the same STS.
-
-    Args:
-        region_name: The region of the stream's own settings; None if it is not set.
-    """
+    """Return a role with the region of its stream, so that other machines call the same STS."""
     session_name = session_name or default_session_name(address.name, run_id)
     region_name = address.region_name(region_name) or _default_region(profile_name)
     return AssumedRole(arn, session_name, external_id, profile_name, region_name)

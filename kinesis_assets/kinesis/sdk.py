@@ -53,14 +53,11 @@ Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.h
 def sdk_failures(
     meta: Any, address: StreamAddress, operation: str, *, of_stream: bool = False
 ) -> Iterator[None]:
-    """Translate the SDK's errors that are raised in the context.
+    """Translate the SDK's errors that are raised in the context to `CallFailed`.
 
     Args:
-        of_stream: Whether the stream is the only resource that the call names.
-
-    Raises:
-        StreamNotFound: The service does not find the stream.
-        CallFailed: The call failed.
+        of_stream: Whether the stream is the only resource that the call names, so that `StreamNotFound` is
+            raised if the service does not find it.
     """
     try:
         yield
@@ -129,11 +126,7 @@ def _loader(data_path: str | None) -> Any:
 
 
 def sdk_session(settings: ClientSettings) -> Any:
-    """Create a session with the profile, the region and the role of the settings.
-
-    Raises:
-        RoleNotAssumed: The role cannot be assumed.
-    """
+    """Create a session with the profile, the region and the role of settings. Raises `RoleNotAssumed`."""
     session = botocore.session.Session(profile=settings.profile_name)
     # Unlike the other SDKs, Python's reads only AWS_DEFAULT_REGION.
     if (region := settings.region_name or os.environ.get("AWS_REGION")) is not None:

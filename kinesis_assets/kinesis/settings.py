@@ -105,15 +105,14 @@ CONNECTIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The settings of the Kinesis client. None leaves a setting to the AWS SDK's own chain. Holds no secret.
+    """The settings of the Kinesis client, most as for boto3. Holds no secret.
+
+    None leaves a setting to the AWS SDK's own chain.
 
     Attributes:
-        region_name: As for boto3.
-        endpoint_url: As for boto3.
-        profile_name: As for boto3.
         sdk_parser: Whether the SDK alone requests and parses records. It returns the same records at several
             times the CPU, with fewer pages at once.
-        max_pool_connections: As for boto3, see `CONNECTIONS`.
+        max_pool_connections: See `CONNECTIONS`.
         role: The role that makes the calls; None for the credentials of the SDK's own chain.
 
     Raises:

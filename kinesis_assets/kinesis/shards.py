@@ -37,11 +37,10 @@ class Shard(msgspec.Struct, frozen=True):
     """A shard as ListShards returns it.
 
     Attributes:
-        shard_id: The id, for example `shardId-000000000000`.
         parents: The ids of the shards that were split or merged into this one: none, one or two.
         hash_range: The first and last hash key, both inclusive, as decimal text (they have 128 bits).
         starting_sequence_number: The lower bound of the shard's sequence numbers, as decimal text.
-        closed: Whether the shard accepts no more records, because it was split or merged.
+        closed: Whether it accepts no more records, because it was split or merged.
         ending_sequence_number: The EndingSequenceNumber of a closed shard, as decimal text. It may be smaller
             or larger than the number of the last record; it only serves to recognize a position at the end.
     """
@@ -77,11 +76,7 @@ def in_lineage_order(shards: Iterable[Shard]) -> list[Shard]:
 
 
 def ancestors(shards: Iterable[Shard], of: Iterable[str]) -> set[str]:
-    """Return the ids of the shards from which some of the listed shards were split or merged, at any time.
-
-    Args:
-        of: The ids of the shards whose ancestors are found.
-    """
+    """Return the ids of the shards from which some of the listed shards were split or merged, at any time."""
     parents = {shard.shard_id: shard.parents for shard in shards}
     pending = [shard_id for shard_id in of if shard_id in parents]
     found: set[str] = set()

@@ -35,7 +35,6 @@ class StartPositions(msgspec.Struct, frozen=True):
     Attributes:
         default: The start of every shard that is not named. A sequence number belongs to one shard, so it is
             accepted only if there is one such shard.
-        shards: The starts of named shards, by shard id.
         ended: The named shards that another consumer has read to their end.
     """
 
@@ -98,7 +97,7 @@ class StartPositions(msgspec.Struct, frozen=True):
     def _frozen(self, shard: Shard, listing: StreamListing) -> Position:
         end = shard.ending_sequence_number
         if shard.shard_id not in self.ended:
-            position = _frozen(self.shards.get(shard.shard_id, self.default), listing, shard.shard_id)
+            position = _without_latest(self.shards.get(shard.shard_id, self.default), listing, shard.shard_id)
             # No record has the number that the service gives to the end.
             return Position.after(end) if end is not None and end == position.sequence_number else position
         if end is None:
@@ -161,7 +160,7 @@ def try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -
             ) from error
 
 
-def _frozen(position: Position, listing: StreamListing, shard_id: str) -> Position:
+def _without_latest(position: Position, listing: StreamListing, shard_id: str) -> Position:
     now = listing.summary.service_time
     if position.kind is PositionKind.LATEST:
         return Position.at_timestamp(now)

@@ -93,12 +93,11 @@ class StreamSummary:
 
 @dataclass(frozen=True, slots=True)
 class StreamListing:
-    """A stream and all its shards at one time.
+    """A stream and all its shards at one time, parents before children.
 
     Attributes:
         summary: The description, requested before the shards. The time of their response agrees with it, so a
             shard that is not listed was opened after `service_time`.
-        shards: Every listed shard, parents before children.
     """
 
     summary: StreamSummary
@@ -120,22 +119,14 @@ _CONSUMER = re.compile(r"(?P<stream>arn:[^/]+:stream/[^/]+)/consumer/.*")
 
 @dataclass(frozen=True, slots=True)
 class StreamAddress:
-    """A stream as it was configured. All calls use the same form.
-
-    Attributes:
-        arn: The stream's ARN; None if only the name was given.
-    """
+    """A stream as it was configured: by its name alone, or by its ARN. All calls use the same form."""
 
     name: str
     arn: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> StreamAddress:
-        """Parse a name or an ARN.
-
-        Raises:
-            InvalidInput: The text is neither.
-        """
+        """Parse a name or an ARN. Raises `InvalidInput` if the text is neither."""
         if NAME.fullmatch(text):
             return cls(text)
         if not text.startswith("arn:"):
@@ -172,10 +163,7 @@ class StreamAddress:
         return found is not None and (found["name"], found["region"]) == (self.name, region_name)
 
     def region_name(self, configured: str | None) -> str | None:
-        """Return the region to call: the region of the ARN or, without an ARN, the configured one.
-
-        Args:
-            configured: The region of the stream's own settings; None if it is not set.
+        """Return the region to call: that of the ARN or, without an ARN, the one that settings name, if any.
 
         Raises:
             InvalidInput: The two regions differ.

@@ -87,8 +87,7 @@ def uses_connect(spark_config: Mapping[str, Any]) -> bool:
 def has_package(url: str) -> bool:
     """Return whether the Python workers of a server have the code of this run.
 
-    Raises:
-        LandingFailed: The server does not respond within `SECONDS_TO_ANSWER`.
+    Raises `LandingFailed` if the server does not respond within `SECONDS_TO_ANSWER`.
     """
     return server_code_version(url, SECONDS_TO_ANSWER) == code_hash()
 
@@ -96,8 +95,7 @@ def has_package(url: str) -> bool:
 def server_code_version(url: str, seconds: float) -> str:
     """Return the version of this package's code on a server, see `code_hash`; empty if the server has none.
 
-    Raises:
-        LandingFailed: It does not respond in time.
+    Raises `LandingFailed` if it does not respond in time.
     """
     server = ConnectServer(url)
     if server.is_on_this_machine:
@@ -157,19 +155,14 @@ def files_to_upload(spark_config: Mapping[str, Any]) -> tuple[list[str], list[st
     Raises:
         InvalidInput: A file is not on this machine, or a module is not of a type that executors import.
     """
-    return _files(spark_config, ARCHIVES), _modules(spark_config)
-
-
-def _modules(spark_config: Mapping[str, Any]) -> list[str]:
-    """Return the files with Python modules for the client to upload, as `_files` does."""
-    files = _files(spark_config, PY_FILES)
-    for file in files:
-        if not file.endswith(_MODULES):
+    archives, modules = _files(spark_config, ARCHIVES), _files(spark_config, PY_FILES)
+    for module in modules:
+        if not module.endswith(_MODULES):
             raise InvalidInput(
-                f"{file}, which {PY_FILES} names, cannot be sent to executors. Give a file with one of the "
+                f"{module}, which {PY_FILES} names, cannot be sent to executors. Give a file with one of the "
                 f"suffixes {', '.join(_MODULES)}"
             )
-    return files
+    return archives, modules
 
 
 def _files(spark_config: Mapping[str, Any], name: str) -> list[str]:

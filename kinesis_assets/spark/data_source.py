@@ -82,11 +82,7 @@ class KinesisDataSource(DataSource):
         )
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of the range that the options specify.
-
-        Raises:
-            InvalidInput: An option is missing, unknown or invalid.
-        """
+        """Return a reader of the range that the options specify. Raises `InvalidInput`."""
         del schema  # it is always that of `schema()`
         return _Reader({name.lower(): value for name, value in self.options.items()})
 
@@ -98,13 +94,11 @@ class _ShardPartition(InputPartition):
 
 class _Reader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
-        unknown = sorted(options.keys() - _OPTIONS)
-        if unknown:
+        if unknown := sorted(options.keys() - _OPTIONS):
             raise InvalidInput(
                 f"unknown option {', '.join(unknown)}; known are {', '.join(sorted(_OPTIONS))}"
             )
-        missing = [name for name in ("stream", "until") if name not in options]
-        if missing:
+        if missing := [name for name in ("stream", "until") if name not in options]:
             raise InvalidInput(
                 f"option {', '.join(missing)} is missing: a range needs a stream and a fixed end, "
                 'as in .option("stream", "orders").option("until", "2026-01-31T12:00:00Z")'
@@ -136,8 +130,7 @@ class _Reader(DataSourceReader):
                 f"until {self._until.isoformat()} is in the future; the stream's time is {now.isoformat()}"
             )
         listed = {shard.shard_id: shard for shard in listing.shards}
-        unknown = sorted(set(self._shard_ids) - listed.keys())
-        if unknown:
+        if unknown := sorted(set(self._shard_ids) - listed.keys()):
             raise InvalidInput(f"stream {self._stream} has no shard {', '.join(unknown)}")
         return [
             _ShardPartition(

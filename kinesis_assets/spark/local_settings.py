@@ -1,8 +1,8 @@
 """Spark on this machine: its default settings and those of the site, Java, and the archive of its classes.
 
-The archive of Spark's classes, which saves a JVM from reading, verifying and linking each class. It is a
-dynamic archive for class data sharing (CDS). It is valid for one Java and one Spark version; other JVMs
-ignore it. `server.make_archive` creates it.
+The archive saves a JVM from reading, verifying and linking each class. It is a dynamic archive for class data
+sharing (CDS). It is valid for one Java and one Spark version; other JVMs ignore it. `server.make_archive`
+creates it.
 """
 
 from __future__ import annotations
@@ -189,19 +189,13 @@ def java_command() -> str:
 
 
 def require_java() -> None:
-    """Check that Java is installed, before Spark is started.
-
-    Raises:
-        JavaUnavailable: Java is not installed, or is too old.
-    """
+    """Check that Java is installed, and new enough for Spark. Raises `JavaUnavailable`."""
     home = os.environ.get("JAVA_HOME")
     java = java_command()
     program = shutil.which(java)
     if program is None:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
-        raise JavaUnavailable(
-            f"Spark needs Java {_MIN_VERSION} or newer: {where}; install a JDK or set JAVA_HOME"
-        )
+        raise _unavailable(f"{where}; install a JDK or set JAVA_HOME")
     _require_version(program)
 
 
@@ -211,16 +205,17 @@ def _require_version(java: str) -> None:
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603
     except subprocess.TimeoutExpired:
-        raise JavaUnavailable(
-            f"Spark needs Java {_MIN_VERSION} or newer: {java} printed no version in {_SECONDS:.0f} s; "
-            "run `java -version`, or set JAVA_HOME"
+        raise _unavailable(
+            f"{java} printed no version in {_SECONDS:.0f} s; run `java -version`, or set JAVA_HOME"
         ) from None
     version = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
     if version is None or int(version[1]) < _MIN_VERSION:
         found = f"Java {version[1]}" if version else "no usable Java"
-        raise JavaUnavailable(
-            f"Spark needs Java {_MIN_VERSION} or newer: found {found} at {java}; set JAVA_HOME"
-        )
+        raise _unavailable(f"found {found} at {java}; set JAVA_HOME")
+
+
+def _unavailable(reason: str) -> JavaUnavailable:
+    return JavaUnavailable(f"Spark needs Java {_MIN_VERSION} or newer: {reason}")
 
 
 def archive_path() -> Path:

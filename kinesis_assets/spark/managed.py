@@ -46,11 +46,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of a session.
-
-    Attributes:
-        reason: The service's own name of the state, and what it says about it.
-    """
+    """The status of a session. `reason` is the service's own name of the state, and what it says about it."""
 
     state: State
     reason: str
@@ -67,7 +63,7 @@ class Endpoint:
     """Where a session is, and what authenticates its clients.
 
     Attributes:
-        token: The token, which is a secret.
+        token: A secret.
         expires: When the token expires, by the service's clock.
     """
 
@@ -98,11 +94,7 @@ class Service(ABC):
 
     @abstractmethod
     def start(self, name: str) -> str:
-        """Start a session, and return its id.
-
-        Args:
-            name: Its name. A repeated request with the same name starts no second session.
-        """
+        """Start a session, and return its id. A second request with the same name starts no other session."""
 
     @abstractmethod
     def status(self, session_id: str) -> Status:
@@ -353,22 +345,17 @@ def _stop(service: Service, session_id: str) -> None:
 
 
 MOST_SECONDS = 600.0
-"""A token is replaced after this time even if it expires much later by this machine's clock, which may be
-wrong."""
+"""A token is replaced after this time, even if it expires later by this machine's clock, which may be wrong.
+"""
 
 FEWEST_SECONDS = 1.0
 """Minimum seconds from one request for a token to the next."""
-
 
 _KEPT = "%s: the token could not be replaced, and the old one is used as long as it is accepted: %s"
 
 
 class Token:
-    """The current token of a session. It can be used by several threads.
-
-    Args:
-        request: Returns the endpoint with a new token.
-    """
+    """The current token of a session, for any thread. `request` returns the endpoint with a new one."""
 
     def __init__(self, subject: str, request: Callable[[], Endpoint], first: Endpoint, clock: Clock) -> None:
         self._subject = subject

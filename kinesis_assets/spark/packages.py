@@ -175,10 +175,9 @@ _DIGITS = 12
 
 
 def package_modules(package: Path = _FOLDER) -> dict[str, Path]:
-    """Return the files of the package's modules, without the definitions that only this repository deploys.
+    """Return the files of the package's modules, by their path relative to it, in the order of these paths.
 
-    Returns:
-        The files by their path relative to the package, in the order of these paths.
+    The definitions that only this repository deploys are left out.
     """
     modules = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
     return {

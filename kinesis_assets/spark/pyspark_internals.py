@@ -37,11 +37,7 @@ _MISSING = "PySpark %s has no %s: %s"
 
 
 class JavaProcess:
-    """The Java process that a classic session has started.
-
-    Raises:
-        AttributeError: A private name is missing.
-    """
+    """The Java process that a classic session has started. Raises `AttributeError` for a missing name."""
 
     def __init__(self, spark: SparkSession) -> None:
         gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
@@ -204,11 +200,7 @@ _of_thread = threading.local()
 
 @dataclass(frozen=True)
 class _SessionOfThread:
-    """A class variable of `SparkSession` that has another value in a thread with an active session.
-
-    Attributes:
-        of_process: The value in other threads.
-    """
+    """A class variable of `SparkSession` that has another value in a thread with an active session."""
 
     of_process: SparkSession | None
 
@@ -327,8 +319,7 @@ def restricts_unpickling() -> bool:
 def parse_ddl(text: str) -> DataType:
     """Parse a Spark type in DDL. Before Spark 4, no public function of PySpark does.
 
-    Raises:
-        ParseException: The text is not a type.
+    Raises `ParseException` if the text is not a type.
     """
     from pyspark.sql import types  # noqa: PLC0415  # takes long to import
 
@@ -393,11 +384,7 @@ def is_remote() -> bool:
 
 
 def require_spark_4(feature: str) -> None:
-    """Check that the installed PySpark has a feature.
-
-    Args:
-        feature: The feature, as the subject of the error.
-    """
+    """Check that the installed PySpark has a feature, which is the subject of the error."""
     if is_spark_3():
         raise InvalidInput(
             f"{feature} needs Spark 4, and PySpark {pyspark_version()} is installed. Install pyspark>=4, or "

@@ -65,6 +65,12 @@ class SparkServer:
     Its tasks run in this Python interpreter, with the environment that this process had when the server
     started, including its AWS settings. The server ends with this process in any case, and when its Java ends
     or hangs.
+
+    Args:
+        log: A file, to which each start appends.
+        port: The port on loopback; 0 for a free one.
+        java_options: Options of its JVM, in addition to those of `local_settings`.
+        preload: Modules that its Python workers import when it starts, so that runs find them loaded.
     """
 
     def __init__(
@@ -77,14 +83,6 @@ class SparkServer:
         unresponsive_seconds: float = UNRESPONSIVE_SECONDS,
         seconds_to_archive: float = SECONDS_TO_ARCHIVE,
     ) -> None:
-        """Configure the server; `start` starts it.
-
-        Args:
-            log: A file, to which each start appends.
-            port: The port on loopback; 0 for a free one.
-            java_options: Options of its JVM, in addition to those of `local_settings`.
-            preload: Modules that its Python workers import when it starts, so that runs find them loaded.
-        """
         self.log = log
         self._port = port
         self._java_options = java_options
@@ -160,17 +158,13 @@ class SparkServer:
             time.sleep(_POLL_SECONDS)
 
     def wait(self) -> None:
-        """Wait until the server ends other than by `stop`.
-
-        Raises:
-            SparkServerFailed: It has ended.
-        """
-        raise self._ended(self._started().wait())
+        """Wait until the server ends other than by `stop`, and raise `SparkServerFailed` then."""
+        raise self._failed(f"ended with status {self._started().wait()}")
 
     def failed(self) -> SparkServerFailed | None:
         """Return the error if the server has ended other than by `stop`; None while it runs."""
         status = self._started().poll()
-        return None if status is None else self._ended(status)
+        return None if status is None else self._failed(f"ended with status {status}")
 
     def __enter__(self) -> Self:
         self.start()
@@ -180,9 +174,6 @@ class SparkServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def _ended(self, status: int) -> SparkServerFailed:
-        return self._failed(f"ended with status {status}")
 
     def _failed(self, event: str) -> SparkServerFailed:
         return SparkServerFailed(f"the Spark server {event}: {self._last_line()}; see {self.log}")
@@ -301,7 +292,13 @@ STABLE_SECONDS = 300.0
 
 
 class Supervisor:
-    """Supervises a started server. Call `check` about once a second."""
+    """Supervises a started server, which keeps its port and token when it is restarted.
+
+    Call `check` about once a second.
+
+    Args:
+        report: Called with a message for each restart.
+    """
 
     def __init__(
         self,
@@ -309,12 +306,6 @@ class Supervisor:
         report: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Supervise a server.
-
-        Args:
-            server: The started server. It keeps its port and token when it is restarted.
-            report: Called with a message for each restart.
-        """
         self._server = server
         self._report = report
         self._clock = clock
@@ -322,7 +313,7 @@ class Supervisor:
         self._restarts = 0
 
     def check(self) -> None:
-        """Restart the server under the same URL if it has ended.
+        """Restart the server if it has ended.
 
         Raises:
             SparkServerFailed: It ended or failed to start after each of `MAX_RESTARTS` consecutive restarts.

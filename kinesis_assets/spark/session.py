@@ -261,11 +261,7 @@ def reason_of_value(error: Exception) -> str | None:
 
 @contextmanager
 def wrap_spark_errors(subject: str) -> Iterator[None]:
-    """Convert Spark's errors within the context to a one-line error.
-
-    Args:
-        subject: What Spark works for, such as "stream orders", for the error.
-    """
+    """Convert Spark's errors within the context to a line about what it works for, as "stream orders"."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415
 
     try:

@@ -1,20 +1,19 @@
 """When a shard's next GetRecords call is due, and how many records it requests.
 
-All consumers of a shard share its rates, and only those that exceed them are refused. A consumer that
-calls exactly as often as they allow takes all of them: it is never refused, while the others always are.
-For this reason, each wait is a little longer than necessary, by a random part. In the gaps, others get
-their calls through, and the next call of this reading is refused in turn. A refusal halves this reading's
-share of the rates, and each page increases it by a constant (additive increase, multiplicative decrease).
-Readings that all do so converge to equal shares (Chiu and Jain, 1989, "Analysis of the increase and
-decrease algorithms for congestion avoidance in computer networks").
+All consumers of a shard share its rates, and only those that exceed them are refused. A consumer that calls
+exactly as often as they allow takes all of them: it is never refused, while the others always are. So each
+wait is a little longer than necessary, by a random part. In the gaps, others get their calls through, and the
+next call of this reading is refused in turn. A refusal halves this reading's share of the rates, and each
+page increases it by a constant. Readings that all do so converge to equal shares (Chiu and Jain, 1989,
+"Analysis of the increase and decrease algorithms for congestion avoidance in computer networks").
 
 The number of records is limited, so that responses do not exceed the maximum length. A page has at most
 10 MiB of data. In JSON this is 14 MB of base64, and each record adds field names and a partition key:
 10,000 records of 1 KB with keys of 250 characters take 18 MB.
 
-A response that is too long halves the limit, down to a single record. After some responses that are not
-too long, the limit doubles. If the next response is too long again, the number of responses before the
-next attempt doubles, so that few calls are wasted while the pages stay large.
+A response that is too long halves the limit, down to a single record. After some responses that are not too
+long, the limit doubles. If the next response is too long again, the number of responses before the next
+attempt doubles, so that few calls are wasted while the pages stay large.
 """
 
 from __future__ import annotations
@@ -41,14 +40,7 @@ _INCREASE = 0.02
 
 
 class CallPacing:
-    """The pace of one reading's calls.
-
-    Args:
-        timing: The rates that the shard allows, and the clock.
-
-    Attributes:
-        next_call: The earliest time of the next call, by the monotonic clock.
-    """
+    """The pace of one reading's calls. `next_call` is the time of the next one, by the monotonic clock."""
 
     def __init__(self, sizes: PageSizes, timing: ReadTiming) -> None:
         self.next_call = 0.0
@@ -112,11 +104,7 @@ _LONGEST_PROBATION = 256
 
 
 class PageLimit:
-    """The limit of one shard's pages.
-
-    Attributes:
-        records: The current limit in records, at least 1.
-    """
+    """The limit of one shard's pages: `records`, at least 1."""
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
@@ -126,11 +114,7 @@ class PageLimit:
         self._raised = False
 
     def halve(self, requested: int) -> bool:
-        """Lower the limit after a response that was too long.
-
-        Returns:
-            Whether fewer records can be requested.
-        """
+        """Lower the limit after a response that was too long. Return whether that is possible."""
         if requested <= 1:
             return False
         if self._raised:

@@ -24,12 +24,7 @@ _RATES_EXCEEDED = "ProvisionedThroughputExceededException"
 """The name of the exception if all consumers together exceed the rates of a shard."""
 
 _THROTTLED = frozenset(
-    {
-        _RATES_EXCEEDED,
-        "LimitExceededException",
-        "ThrottlingException",
-        "KMSThrottlingException",
-    }
+    {_RATES_EXCEEDED, "LimitExceededException", "ThrottlingException", "KMSThrottlingException"}
 )
 
 _TIMED_OUT = frozenset({"ConnectTimeoutError", "ReadTimeoutError"})
@@ -88,7 +83,6 @@ class PageRetries:
     """The failed attempts to read one page.
 
     Args:
-        timing: See `page_retries`.
         silence_is_final: Whether a call without a response in time is not retried.
     """
 
@@ -123,17 +117,14 @@ class PageRetries:
         self._failed += 1
         if self.is_silent(error):
             return ShardSilent
-        return (
-            ReadFailed
-            if self._failed == self._timing.page_retries.attempts or not is_transient(error)
-            else None
-        )
+        is_last = self._failed == self._timing.page_retries.attempts or not is_transient(error)
+        return ReadFailed if is_last else None
 
     def wait(self) -> float:
         """Return the seconds to wait before the next attempt, apart from those of the shard's rates."""
-        return (
-            0.0 if self._exceeded else self._timing.page_retries.backoff.wait(self._throttled + self._failed)
-        )
+        if self._exceeded:
+            return 0.0
+        return self._timing.page_retries.backoff.wait(self._throttled + self._failed)
 
 
 class StallDetector:
@@ -144,7 +135,6 @@ class StallDetector:
 
     Args:
         retry_seconds: The maximum time in seconds without progress while other shards wait; None disables it.
-        timing: The maximum time without progress in any case, and the clock.
     """
 
     def __init__(self, retry_seconds: float | None, timing: ReadTiming) -> None:

@@ -53,22 +53,14 @@ _INVALID = (ParserError, ValueError, KeyError, StopIteration, struct.error)
 
 
 class Message(NamedTuple):
-    """A message: an event, an exception or an error.
-
-    Attributes:
-        headers: Its headers, such as `:event-type`.
-    """
+    """A message: an event, an exception or an error, with headers such as `:event-type`."""
 
     headers: Mapping[str, Any]
     payload: bytes
 
 
 class MessageParser:
-    """Parses a body that arrives in pieces.
-
-    Args:
-        largest: The maximum size of a message, in bytes.
-    """
+    """Parses a body that arrives in pieces. A message has at most `largest` bytes."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
@@ -151,7 +143,6 @@ class ShardEvents:
     """The events of one response. They must be closed.
 
     Args:
-        response: The response.
         date: The service's clock at the response.
 
     Attributes:
@@ -227,8 +218,7 @@ class ShardEvents:
             left: The time that is left until an event must have arrived.
         """
         if left <= 0.0:
-            reason = "bytes arrive again and again, but no whole event"
-            raise CallFailed(self._client.stream, SUBSCRIBE, "ReadTimeoutError", reason)
+            raise self._failed("ReadTimeoutError", "bytes arrive again and again, but no whole event")
         data = await self._response.receive(min(wait, left))
         if not data:
             self._emptied_at = self._clock.monotonic()
@@ -255,7 +245,7 @@ class ShardEvents:
         except (ValueError, RecursionError):
             text = headers.get(":error-message", "")
         status = HTTPStatus.INTERNAL_SERVER_ERROR if code.startswith(_INTERNAL) else None
-        raise CallFailed(self._client.stream, SUBSCRIBE, code, str(text)[:_LONGEST_TEXT], status)
+        raise self._failed(code, str(text)[:_LONGEST_TEXT], status)
 
     def _event(self, payload: bytes) -> Event:
         try:
@@ -282,6 +272,8 @@ class ShardEvents:
     def _failure(self, error: Exception) -> CallFailed:
         if isinstance(error, CallFailed):
             return error
-        if isinstance(error, BotoCoreError):
-            return CallFailed(self._client.stream, SUBSCRIBE, type(error).__name__, str(error))
-        return CallFailed(self._client.stream, SUBSCRIBE, "IncompleteBody", str(error))
+        code = type(error).__name__ if isinstance(error, BotoCoreError) else "IncompleteBody"
+        return self._failed(code, str(error))
+
+    def _failed(self, code: str, reason: str, status: int | None = None) -> CallFailed:
+        return CallFailed(self._client.stream, SUBSCRIBE, code, reason, status)

@@ -42,23 +42,16 @@ if TYPE_CHECKING:
 _IN_USE = "ResourceInUseException"
 """The name of the exception if the consumer has subscribed to the shard too recently, or elsewhere since."""
 
-_NO_EVENT = "NoEvent"
-"""The code of the `CallFailed` for a subscription that has not had a single event."""
+# The codes of the `CallFailed` for a subscription that
+_NO_EVENT = "NoEvent"  # has not had a single event
+_TIMEOUT = "ReadTimeoutError"  # has not had an event or a record for too long
+_INVALID = "InvalidEvent"  # had an event that the reading of its records has refused
+_TOO_MANY = "TooManySubscriptions"  # would be one too many
+_OTHER_POSITION = "OtherPosition"  # has not received what is read next
+_ENDED = "EndedEarly"  # the service has ended before its time
 
 _LONGEST_REASON = 1000
 """The number of characters of a reason that are kept: they go into the log."""
-
-_INVALID = "InvalidEvent"
-"""The code of the `CallFailed` for an event that the reading of its records has refused."""
-
-_TOO_MANY = "TooManySubscriptions"
-"""The code of the `CallFailed` for a subscription that would be one too many."""
-
-_OTHER_POSITION = "OtherPosition"
-"""The code of the `CallFailed` for a subscription that has not received what is read next."""
-
-_ENDED = "EndedEarly"
-"""The code of the `CallFailed` for a subscription that the service has ended before its time."""
 
 _MAY_BE_SHORT = frozenset({_IN_USE, _NO_EVENT})
 """Failures that are not reported the first time, as those that `is_transient`."""
@@ -102,7 +95,6 @@ class Subscriptions:
     """The subscriptions of one consumer, by shard. Not thread-safe.
 
     Args:
-        consumer_arn: The ARN of the consumer.
         service_time: The service's clock now, see `note_time`.
         warn: Called with a sentence, once for each reason, if GetRecords reads shards instead.
 
@@ -115,11 +107,7 @@ class Subscriptions:
     """
 
     def __init__(
-        self,
-        client: StreamClient,
-        consumer_arn: str,
-        service_time: datetime,
-        warn: Callable[[str], object],
+        self, client: StreamClient, consumer_arn: str, service_time: datetime, warn: Callable[[str], object]
     ) -> None:
         self.client = client
         self.consumer_arn = consumer_arn
@@ -245,12 +233,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def of(cls, range_: ShardRange, allowance: Allowance, most: int) -> Limits:
-        """Return the limits of a range.
-
-        Args:
-            allowance: What it may read together with others.
-            most: The maximum size of the events.
-        """
+        """Return the limits of a range that shares an allowance, and of at most `most` bytes of events."""
         bounds = range_.bounds
         data = _least(bounds.max_bytes, allowance.bytes)
         return cls(
@@ -270,15 +253,11 @@ class _Kept(NamedTuple):
     Attributes:
         first: The number of its first record or, without any, that of the last one before it.
         last: The number of its last record, likewise.
-        size: The size of its JSON in bytes.
-        records: How many records it has.
     """
 
-    event: ReceivedEvent
+    event: Event
     first: int
     last: int
-    size: int
-    records: int
 
 
 class Subscription:
@@ -341,7 +320,8 @@ class Subscription:
                 raise
         if self._tip is None or not (self._kept or self._events):
             return None
-        return Received(self._start or position, [each.event for each in self._kept], *self._tip)
+        events = [ReceivedEvent(each.payload, each.emptied, each.received) for each, *_ in self._kept]
+        return Received(self._start or position, events, *self._tip)
 
     def note_read(self, refused: str | None, tip_time: datetime | None) -> None:
         """Record that the shard was read after `receive`.
@@ -351,9 +331,8 @@ class Subscription:
             tip_time: The service's clock when the tip was reached; None if it was not.
         """
         if refused is not None:
-            error = CallFailed(self._owner.client.stream, SUBSCRIBE, _INVALID, refused[:_LONGEST_REASON])
             self.close()
-            self._note_failure(error)
+            self._note_failure(self._failure(_INVALID, refused[:_LONGEST_REASON]))
             return
         if self.is_heard:
             self._failures, self.unavailable = 0, None
@@ -382,12 +361,12 @@ class Subscription:
             while self._kept[0].last < number + (not inside):
                 read = self._kept.popleft()
                 self._start = Position.after(str(read.last))
-                self._bytes -= read.size
-                self._records -= read.records
+                self._bytes -= len(read.event.payload)
+                self._records -= read.event.records
             self._account()
         elif position != self._start:
             if self._events is not None and not self._heard:
-                self._fail(self._without_event("records were read before the first event"))
+                self._fail(self._failure(_NO_EVENT, "records were read before the first event"))
             elif self._events is not None:
                 self._note_end(_OTHER_POSITION, f"it has not received what is read from {position} on")
             self.close()
@@ -456,9 +435,10 @@ class Subscription:
                 self._early_ends = 0
             self._disconnect()
         elif not self._kept and self._clock.monotonic() - events.heard_at > _SILENCE:
-            raise self._timeout(f"no event in {_SILENCE:.0f} s")
+            raise self._failure(_TIMEOUT, f"no event in {_SILENCE:.0f} s")
         elif self._stall_detector.stalled:
-            raise self._timeout(f"no record in {self._timing.stall_seconds:.0f} s, although it is behind")
+            reason = f"no record in {self._timing.stall_seconds:.0f} s, although it is behind"
+            raise self._failure(_TIMEOUT, reason)
 
     def _wait(self, events: ShardEvents, left: float) -> float:
         """Return the maximum time in seconds to wait for an event."""
@@ -486,8 +466,7 @@ class Subscription:
             first = last = self._kept[-1].last
         else:
             return
-        kept = ReceivedEvent(event.payload, event.emptied, event.received)
-        self._kept.append(_Kept(kept, first, last, len(event.payload), event.records))
+        self._kept.append(_Kept(event, first, last))
         self._bytes += len(event.payload)
         self._records += event.records
 
@@ -498,15 +477,12 @@ class Subscription:
             CallFailed: The response has ended before the first one, or one before the tip does not arrive.
         """
         if events.ended and not self._heard:
-            raise self._without_event("the response ended before the first event")
+            raise self._failure(_NO_EVENT, "the response ended before the first event")
         if not (events.ended or self._kept) and self._tip is not None and self._tip[0] > 0:
-            raise self._timeout(f"no event in {self._owner.patience:.0f} s")
+            raise self._failure(_TIMEOUT, f"no event in {self._owner.patience:.0f} s")
 
-    def _timeout(self, message: str) -> CallFailed:
-        return CallFailed(self._owner.client.stream, SUBSCRIBE, "ReadTimeoutError", message)
-
-    def _without_event(self, message: str) -> CallFailed:
-        return CallFailed(self._owner.client.stream, SUBSCRIBE, _NO_EVENT, message)
+    def _failure(self, code: str, reason: str) -> CallFailed:
+        return CallFailed(self._owner.client.stream, SUBSCRIBE, code, reason)
 
     def _fail(self, error: Exception) -> None:
         self._disconnect()
@@ -515,7 +491,7 @@ class Subscription:
     def _note_failure(self, error: Exception) -> None:
         """Wait longer before the next attempt, and report the failure, unless it may be a short one."""
         if not isinstance(error, CallFailed):
-            error = CallFailed(self._owner.client.stream, SUBSCRIBE, type(error).__name__, str(error))
+            error = self._failure(type(error).__name__, str(error))
         self._failures += 1
         self._wait_after(self._failures)
         may_be_short = error.code in _MAY_BE_SHORT or is_transient(error)
@@ -527,7 +503,7 @@ class Subscription:
         """Report that the subscription has ended before its time, if several in a row have."""
         self._early_ends += 1
         if self._early_ends >= _REPEATED:
-            self._report(CallFailed(self._owner.client.stream, SUBSCRIBE, code, message))
+            self._report(self._failure(code, message))
 
     def _report(self, error: CallFailed) -> None:
         self.unavailable = error.reason

@@ -83,11 +83,9 @@ class Prober:
     _end: float = field(default=0.0, init=False)
 
     def probe(self, probes: Iterable[Probe]) -> dict[str, str | None]:
-        """Probe shards.
+        """Return by shard id the sequence number of its first unread record, `SHARD_END`, or None for none.
 
-        Returns:
-            By shard id: the sequence number of the first unread record, `SHARD_END`, or None if the shard has
-            no unread records. Shards without a clear response are left out.
+        Shards without a clear response are left out.
         """
         found: dict[str, str | None] = {}
         if self._own is None:

@@ -204,11 +204,10 @@ def _checksum_of_equal_lengths(numbers: NDArray[np.uint8]) -> int:
 
 
 def _crc_difference(following: int, difference: int) -> int:
-    """Return the XOR of the CRCs of two strings that differ in one byte.
+    """Return the XOR of the CRCs of two strings that differ in one byte, by a difference (XOR).
 
     Args:
         following: Number of bytes after that byte.
-        difference: XOR of the two bytes.
     """
     return crc32(bytes([difference, *bytes(following)])) ^ crc32(bytes(1 + following))
 
@@ -232,11 +231,7 @@ def binaries(values: Sequence[bytes]) -> pa.BinaryArray:
 
 
 def texts(values: Sequence[str]) -> pa.StringArray:
-    """Return a column of strings.
-
-    Raises:
-        UnicodeEncodeError: A string has no UTF-8 encoding.
-    """
+    """Return a column of strings. Raises `UnicodeEncodeError` if one has no UTF-8 encoding."""
     joined = "".join(values)
     if joined.isascii():
         return _from_bytes(pa.string(), map(len, values), joined.encode(), len(values))
@@ -272,17 +267,11 @@ def same_integer(value: int, count: int) -> pa.Int64Array:
     return integers(np.full(count, value, np.int64))
 
 
-def bytes_and_offsets(
-    column: pa.StringArray | pa.BinaryArray,
-) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Return a column's buffers.
+def bytes_and_offsets(column: pa.StringArray | pa.BinaryArray) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Return the buffers of a whole column, which is not a slice of one.
 
-    Args:
-        column: A whole column, not a slice of one.
-
-    Returns:
-        The bytes of all values, and the offset at which each value starts in them, followed by the offset at
-        which the last one ends.
+    They are the bytes of all values, and the offset at which each value starts in them, followed by the one
+    at which the last value ends.
     """
     _, offsets, data = column.buffers()
     return np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int32)[: len(column) + 1]
@@ -337,12 +326,9 @@ def record_batch(stream: str, shard_id: str, records: Sequence[Record]) -> pa.Re
 
 
 def _timestamps(seconds: NDArray[np.float64]) -> pa.Array:
-    """Return arrival times as a column, exact to the millisecond.
+    """Return arrival times, in seconds since the epoch, as a column, exact to the millisecond.
 
     The conversion is vectorized: a Python call for each record would double the cost of a batch.
-
-    Args:
-        seconds: Since the epoch.
     """
     microseconds = np.rint(seconds * 1000.0).astype(np.int64) * 1000
     buffers = [None, pa.py_buffer(microseconds)]

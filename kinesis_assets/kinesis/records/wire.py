@@ -1,8 +1,7 @@
 """The JSON of GetRecords, GetShardIterator and SubscribeToShard as structs, and the page, which is checked.
 
-Checks of a page before any of its records is used. A page with one invalid record is rejected as a whole
-and requested again: no single response overrides what holds for every page of a shard. The checks are
-vectorized, because they run on every page.
+A page with one invalid record is rejected as a whole and requested again: no single response overrides what
+holds for every page of a shard. The checks are vectorized, because they run on every page.
 """
 
 from __future__ import annotations
@@ -194,11 +193,7 @@ def checked(records: Records) -> Records:
 
 
 def checked_lag(milliseconds: int) -> int:
-    """Return a page's MillisBehindLatest after validating it.
-
-    Raises:
-        ValueError: It is more than a century.
-    """
+    """Return a page's MillisBehindLatest. Raises `ValueError` if it is more than a century."""
     if abs(milliseconds) > _LONGEST_LAG_MS:
         raise ValueError(f"MillisBehindLatest is {str(milliseconds)[:80]}, more than a century")
     return milliseconds

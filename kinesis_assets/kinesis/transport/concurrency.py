@@ -41,17 +41,16 @@ def iterate(items: AsyncGenerator[_T]) -> Iterator[_T]:
             return (item,)
         return ()
 
+    async def closed() -> None:
+        await items.aclose()
+
     with _runner() as runs:
         try:
             while found := runs(following()):
                 yield from found
                 del found
         finally:
-            runs(_closed(items))
-
-
-async def _closed(items: AsyncGenerator[_T]) -> None:
-    await items.aclose()
+            runs(closed())
 
 
 @contextmanager
@@ -122,7 +121,6 @@ class Turns:
 
     Args:
         concurrency: The maximum number of coroutines that have a turn.
-        clock: The clock that pauses go by.
 
     Attributes:
         stopped: Whether `stop` was called.
@@ -159,9 +157,6 @@ class Turns:
         """Wait without a turn, and take one again.
 
         A coroutine that pauses must not hold anything that others wait for.
-
-        Args:
-            seconds: 0 or more.
         """
         self._free.release()
         try:
@@ -218,7 +213,7 @@ class MemoryLimiter:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def reservation(self) -> Reservation:
-        """Return an empty reservation, for one page at a time."""
+        """Return an empty reservation."""
         return Reservation(self)
 
     async def acquire(self, amount: int) -> int:

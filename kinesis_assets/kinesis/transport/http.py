@@ -43,6 +43,9 @@ _MAX_SECONDS = 300.0
 
 _END_OF_HEAD = b"\r\n\r\n"
 
+_VALUE = re.compile(r"[\t -~\x80-\xff]*")
+"""The characters of a header's value."""
+
 _T = TypeVar("_T")
 
 
@@ -106,10 +109,9 @@ async def receive(
     Args:
         connection: A non-blocking socket to which the request was sent.
         seconds: Returns the maximum time to wait for the next bytes. The head, and also the body, may take
-            five minutes in total.
+            `_MAX_SECONDS` in total.
         largest_body: Maximum size of the body, in bytes.
         before_body: Called before the body is received, with its length or, if that is unknown, the maximum.
-        clock: Measures the total time.
 
     Raises:
         OSError: The connection failed or was closed before the body; `TimeoutError` if no bytes arrived in
@@ -186,11 +188,7 @@ class _Receiver:
 
 
 async def until_ready(connection: socket, seconds: float, *, to_send: bool = False) -> None:
-    """Wait until a non-blocking socket can receive, or send.
-
-    Raises:
-        TimeoutError: That takes more than some seconds.
-    """
+    """Wait until a non-blocking socket can receive, or send. Raises `TimeoutError` after some seconds."""
     if seconds <= 0:
         raise TimeoutError("the deadline has passed")
     loop = asyncio.get_running_loop()
@@ -219,14 +217,7 @@ def _end(ready: asyncio.Future[None], error: Exception | None = None) -> None:
 
 
 async def _receive_head(receiver: _Receiver, received: memoryview) -> tuple[memoryview, memoryview]:
-    """Receive the head of a response.
-
-    Args:
-        received: Bytes that were received already.
-
-    Returns:
-        The head, and the bytes that were received after it.
-    """
+    """Return the head of a response that begins with bytes, and the bytes that were received after it."""
     data = bytes(received)
     while (end := data.find(_END_OF_HEAD)) < 0:
         if len(data) >= _MAX_HEAD_BYTES:
@@ -280,9 +271,6 @@ def _parse(parser: HttpResponseParser, piece: bytes | memoryview) -> None:
         raise ProtocolError(f"the response is not HTTP/1.1: {reason}")
 
 
-_VALUE = re.compile(r"[\t -~\x80-\xff]*")
-
-
 class ResponseTooLong(sdk_errors.HTTPClientError):  # type: ignore[misc]  # botocore has no types
     """The response exceeds the maximum size. A request for fewer records returns a smaller one."""
 
@@ -302,11 +290,7 @@ _SDK_ERRORS = (
 
 
 class HttpEndpoint:
-    """A URL that requests are posted to. Thread-safe.
-
-    Args:
-        largest_body: Maximum size of a response body, in bytes.
-    """
+    """A URL that requests are posted to, for responses of at most `largest_body` bytes. Thread-safe."""
 
     def __init__(self, connections: ConnectionPool, url: str, largest_body: int) -> None:
         self._url = url
@@ -332,8 +316,7 @@ class HttpEndpoint:
 
         Args:
             headers: Headers of the request, including Host and excluding Content-Length and Accept-Encoding.
-            before_body: Called before the body of the response is received, with its length or, if that is
-                unknown, the maximum.
+            before_body: See `receive`.
             seconds_left: Returns the maximum time to wait for the next bytes of the response, if that can be
                 less than the read timeout.
 

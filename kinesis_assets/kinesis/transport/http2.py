@@ -67,11 +67,9 @@ _FIRST_WINDOW = 65_535
 _PROTOCOL = "h2"
 """The name of HTTP/2 in TLS (RFC 9113, 3.2)."""
 
-
 _HTTP_1 = b"HTTP/1."
 
 _STATUS = re.compile(r"[1-9][0-9]{2}")
-
 
 _NO_PROTOCOL = "NO_APPLICATION_PROTOCOL"
 """The alert of a server that speaks nothing that is offered (RFC 7301, 3.2), in an error of OpenSSL."""
@@ -137,17 +135,11 @@ class Http2Response:
 
     @classmethod
     async def post(
-        cls,
-        pool: ConnectionPool,
-        url: str,
-        headers: Iterable[tuple[str, str]],
-        body: bytes,
-        seconds: float,
+        cls, pool: ConnectionPool, url: str, headers: Iterable[tuple[str, str]], body: bytes, seconds: float
     ) -> Http2Response:
         """Send a request over a new connection, and wait for the head of the response.
 
         Args:
-            pool: The settings of the connection.
             headers: The headers of the request, including Host.
             seconds: The maximum time for the connection and the head together, whatever else arrives.
 
@@ -172,11 +164,8 @@ class Http2Response:
     async def receive(self, seconds: float) -> bytes:
         """Return the bytes that have arrived, after waiting for the first ones.
 
-        Args:
-            seconds: The maximum time to wait. At 0, only what has arrived already is returned.
-
-        Returns:
-            Some bytes; none if none arrived in time, or at the end of the response.
+        None are returned at the end of the response, or if none arrive in some seconds. At 0 seconds, only
+        what has arrived already is returned.
 
         Raises:
             BotoCoreError: The connection failed, or the sender has canceled the response.
@@ -196,10 +185,9 @@ class Http2Response:
         return found
 
     async def receive_all(self, largest: int, seconds: float) -> bytes:
-        """Return a response that ends, as that of an error does; not much more of it than `largest` bytes.
+        """Return what arrives in some seconds of a response that ends, as that of an error does.
 
-        Args:
-            seconds: The maximum time to wait for all of it.
+        It is not much more than `largest` bytes.
 
         Raises what `receive` raises.
         """
@@ -239,12 +227,7 @@ class Http2Response:
         self._socket.setblocking(False)
         named = {name.lower(): value for name, value in headers}
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        first = {
-            ":method": "POST",
-            ":scheme": parts.scheme,
-            ":authority": named.pop("host"),
-            ":path": path,
-        }
+        first = {":method": "POST", ":scheme": parts.scheme, ":authority": named.pop("host"), ":path": path}
         self._http.initiate_connection()
         # Each frame costs CPU, and by default they have 16 KB at most.
         self._http.update_settings({SettingCodes.MAX_FRAME_SIZE: WINDOW})

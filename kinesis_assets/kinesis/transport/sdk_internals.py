@@ -28,11 +28,7 @@ class SdkInternalMissing(Exception):
 
 
 def warn_about_missing_internal(missing: str) -> None:
-    """Log that the SDK makes all calls, once per process.
-
-    Args:
-        missing: The private name that is missing.
-    """
+    """Log that the SDK makes all calls, because a private name is missing, once per process."""
     if _warned.is_set():
         return
     _warned.set()
@@ -75,10 +71,6 @@ def data_endpoint(client: Any, stream_arn: str | None) -> str:
     With an ARN, it is the endpoint of the account in the ARN; without one, the endpoint of the region. A
     custom endpoint is used unchanged.
 
-    Args:
-        client: A botocore client for Kinesis.
-        stream_arn: The stream's ARN, if known.
-
     Source: botocore's endpoint rules for Kinesis, endpoint-rule-set-1, parameter StreamARN.
     """
     resolver = getattr(client, "_ruleset_resolver", None)
@@ -90,10 +82,7 @@ def data_endpoint(client: Any, stream_arn: str | None) -> str:
 
 
 class Signing:
-    """How a client signs its requests and parses error responses.
-
-    Args:
-        client: A botocore client.
+    """How a botocore client signs its requests and parses error responses.
 
     Raises:
         SdkInternalMissing: A private name is missing.
@@ -136,10 +125,7 @@ def _request_class() -> Any:
 
 
 class ConnectionPool:
-    """The connections of a botocore session to a URL, with the session's settings for proxies and TLS.
-
-    Args:
-        session: The HTTP session of a botocore client.
+    """The connections of a botocore HTTP session to a URL, with its settings for proxies and TLS.
 
     Raises:
         SdkInternalMissing: A private name is missing.

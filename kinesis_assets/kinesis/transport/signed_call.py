@@ -2,8 +2,7 @@
 
 The SDK still provides credentials, signatures, pooled connections and errors. Bypassed are its parser, which
 builds dicts one field at a time and takes more CPU time than everything else (benchmarks, landing); its HTTP
-layer (`http`); and its endpoint rules, validation and hooks, whose result is the same for every
-call.
+layer (`http`); and its endpoint rules, validation and hooks, whose result is the same for every call.
 """
 
 from __future__ import annotations
@@ -34,11 +33,7 @@ class WireStruct(Protocol[ResultT_co]):
     """A struct that the JSON of a response is decoded to: `WirePage` or `WireIterator` of `records.wire`."""
 
     def to_result(self) -> ResultT_co:
-        """Convert the struct to the result of the call.
-
-        Raises:
-            ValueError: The response is invalid.
-        """
+        """Convert the struct to the result of the call. Raises `ValueError` if the response is invalid."""
 
 
 MEMORY_PER_BODY_BYTE = 2.5
@@ -50,10 +45,9 @@ _encoder = msgspec.json.Encoder()
 
 
 class SignedRequests:
-    """The requests of an operation, signed with parts of a botocore client.
+    """The requests of an operation, signed with parts of a botocore client for Kinesis.
 
     Args:
-        client: A botocore client for Kinesis.
         endpoint_url: Where to send requests; by default to the client's endpoint.
 
     Raises:
@@ -63,8 +57,6 @@ class SignedRequests:
     Attributes:
         url: The URL of the endpoint, with a path.
         headers: The headers of each request, before it is signed.
-        signing: How requests are signed.
-        connections: The connections to the endpoint.
     """
 
     def __init__(self, client: Any, operation: str, endpoint_url: str | None = None) -> None:
@@ -104,10 +96,7 @@ class SignedRequests:
         with suppress(parser_error(), ValueError, AttributeError, TypeError, KeyError, RecursionError):
             parsed = self.signing.parse_error(raw, self._shape)
         return ClientError(
-            {
-                "Error": {"Code": str(status), "Message": ""},
-                "ResponseMetadata": {"HTTPStatusCode": status},
-            }
+            {"Error": {"Code": str(status), "Message": ""}, "ResponseMetadata": {"HTTPStatusCode": status}}
             | parsed,
             self.operation,
         )
@@ -117,15 +106,11 @@ class SignedCall(Generic[ResultT_co]):
     """An operation, called with parts of a botocore client and without retries.
 
     Args:
-        client: A botocore client for Kinesis.
         wire: The struct that the JSON of a response is decoded to; its `to_result` is the result of a call.
-        endpoint_url: Where to send calls; by default the client's endpoint.
+        endpoint_url: See `SignedRequests`.
         largest_body: The maximum size of a response body, in bytes.
 
     Raises what `SignedRequests` raises.
-
-    Attributes:
-        requests: Its requests.
     """
 
     def __init__(
@@ -154,8 +139,6 @@ class SignedCall(Generic[ResultT_co]):
         stays with the sender until then: the memory of a task is bounded by actual sizes, not by an estimate.
 
         Args:
-            arguments: Parameters of the operation.
-            reservation: The reservation for the memory of the response.
             seconds_left: See `HttpEndpoint.post`.
 
         Raises:
