@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
     from kinesis_assets.operations.catalog.registration import Registrar
     from kinesis_assets.table.delta.version import TableVersion
-    from kinesis_assets.table.run_files.mirror_state import CatalogState
+    from kinesis_assets.table.run_files.states import CatalogState
 
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 2.0, 3.0
 """The limits of each call in a tick or a run."""

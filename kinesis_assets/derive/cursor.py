@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import msgspec
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.table.row_conditions import later, sql_text
-from kinesis_assets.table.row_predicates import are_later
+from kinesis_assets.table.row_predicates import are_later, later, sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection

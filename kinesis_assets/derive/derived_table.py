@@ -5,7 +5,7 @@ here. Its log points at the entry by a transaction.
 
 Refuses a derived table whose rows may not be those before its position, until it is rebuilt. A RESTORE
 reverts files but not transactions, so the position is ahead of the rows afterwards, as in
-`table.delta.rewrites`. A copy of the rows has no position at all.
+`table.delta.log`. A copy of the rows has no position at all.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from kinesis_assets.errors import (
     TableUnsuitable,
 )
 from kinesis_assets.table.column_schemas import arrow_schema
+from kinesis_assets.table.delta.log import RewriteLog
 from kinesis_assets.table.delta.opening import open_delta, open_or_create_delta
-from kinesis_assets.table.delta.rewrites import RewriteLog
 from kinesis_assets.table.delta.version import TableVersion, commit_properties
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
 from kinesis_assets.table.ownership import DERIVED
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.format import DerivedIn
-    from kinesis_assets.table.log.entries import Rewrite
+    from kinesis_assets.table.log import Rewrite
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.stored_table import AddedFile
 

@@ -40,10 +40,10 @@ from kinesis_assets.errors import (
     TableUnsuitable,
 )
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
+from kinesis_assets.table import log as table_log
 from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
 from kinesis_assets.table.format import DerivedIn
-from kinesis_assets.table.log import rewrite_checks
 from kinesis_assets.table.positions.positions_file import CommitRef
 from kinesis_assets.table.table import PositionedTable
 
@@ -128,7 +128,7 @@ class RawSource(Source):
         (owner,) = owners
         positions = snapshot.positions_of(owner)
         if positions is not None:
-            rewrite_checks.refuse_rewritten(table, snapshot, positions)
+            table_log.refuse_rewritten(table, snapshot, positions)
             self._positions, self._amendment = positions, snapshot.amendment(positions.identity)
 
     @property

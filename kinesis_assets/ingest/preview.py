@@ -26,7 +26,7 @@ from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.start_positions import checked_starts
 from kinesis_assets.table.commits.commit import refuse_rows_without_positions
-from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.log import refuse_rewritten
 from kinesis_assets.table.ownership import refuse_other_stream
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from kinesis_assets.operations.seek.target import read_target
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit_first
 from kinesis_assets.table.commits.commit_loop import Try, commit_amendment
-from kinesis_assets.table.log.rewrite_checks import unaccepted_rewrites
+from kinesis_assets.table.log import unaccepted_rewrites
 from kinesis_assets.table.positions.amendments import next_amendment
 from kinesis_assets.table.positions.positions import ShardPosition, initial_positions
 from kinesis_assets.table.row_predicates import at, passed
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.log.entries import Rewrite
+    from kinesis_assets.table.log import Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import PassedRecord

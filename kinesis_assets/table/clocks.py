@@ -28,7 +28,6 @@ class AgreedClock:
     """The service's clock, which is compared with this machine's each time it is read.
 
     Args:
-        table: The table's URI, for errors.
         service_time: The service's time at its last response.
         elapsed: A monotonic clock in seconds, which advances the service's time from its last response.
     """
@@ -65,9 +64,5 @@ class AgreedClock:
 
 
 def clocks_agree(service_time: datetime, machine: datetime, *, age: timedelta) -> bool:
-    """Return whether both a time from the service and this machine's clock can be right.
-
-    Args:
-        age: Maximum age of `service_time`.
-    """
+    """Return whether a time from the service, of at most an age, and this machine's clock can be right."""
     return -TOLERANCE <= machine - service_time <= age + TOLERANCE

@@ -42,11 +42,7 @@ PARTITION_COLUMNS = ["arrival_date"]
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """How data files are compressed.
-
-    Attributes:
-        codec: The codec, as pyarrow and delta-rs name it.
-    """
+    """How data files are compressed. Codecs are named as in pyarrow and delta-rs."""
 
     codec: Literal["SNAPPY", "ZSTD"]
     level: int | None = None
@@ -97,9 +93,7 @@ class DataFile(msgspec.Struct, frozen=True):
         path: Path relative to the folder.
         size: Size in bytes.
         arrival_date: Arrival date of every record in the file, as an ISO date in UTC.
-        batch_id: The `batch_id` of every row in the file.
-        first_arrival: Earliest approximate_arrival_timestamp in the file.
-        last_arrival: Latest approximate_arrival_timestamp in the file.
+        first_arrival: Earliest approximate_arrival_timestamp in the file; the latest is `last_arrival`.
     """
 
     path: str
@@ -161,10 +155,7 @@ def is_new_file(file: DataFile) -> bool:
 
 
 def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: WrittenFile) -> None:
-    """Check that a file is in the folder with its size and rows.
-
-    Args:
-        table: The table's URI, for errors.
+    """Check that a file is in the folder of a table with its size and rows.
 
     Raises:
         DataFileInvalid: The file is missing, unreadable, or has another size or number of rows.
@@ -181,15 +172,12 @@ def verify(table: str, filesystem: pyarrow.fs.FileSystem, file: WrittenFile) -> 
         ) from error
     if size != file.size:
         found = "nothing" if size is None else f"{size} bytes"
-        raise DataFileInvalid(
-            table,
-            f"{file.path}: {file.size} bytes were written, {found} found; nothing was committed, run again",
-        )
-    if rows != file.rows:
-        raise DataFileInvalid(
-            table,
-            f"{file.path}: {file.rows} rows were written, {rows} found; nothing was committed, run again",
-        )
+        difference = f"{file.size} bytes were written, {found} found"
+    elif rows != file.rows:
+        difference = f"{file.rows} rows were written, {rows} found"
+    else:
+        return
+    raise DataFileInvalid(table, f"{file.path}: {difference}; nothing was committed, run again")
 
 
 WITHOUT_PARTITIONS = "data files"
@@ -234,8 +222,7 @@ class TableFile:
         rows: Number of rows; None if it is unknown.
         partition: The values of the partition columns, by name.
         smallest: The smallest values of some columns in the file, by name; None if unknown. Dates are days
-            since 1970, because Python has none after the year 9999.
-        greatest: The greatest values of some columns in the file, likewise.
+            since 1970, because Python has none after the year 9999. The same applies to `greatest`.
         nulls: How often some columns are null in the file, by name; None if unknown.
     """
 
@@ -265,13 +252,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class ActiveFile:
-    """A data file of one version of the table, with its size.
-
-    Attributes:
-        path: Path relative to the table's folder.
-        size: Size in bytes.
-        arrival_date: Arrival date of every row in the file, as an ISO date in UTC.
-    """
+    """A data file of one version of the raw table, as in `TableFile`. Its arrival date is an ISO date."""
 
     path: str
     size: int
@@ -280,16 +261,13 @@ class ActiveFile:
 
 
 class FileStats(msgspec.Struct, frozen=True):
-    """A data file of one version of the table, with its statistics. Each is a bound, or None if unknown.
+    """A data file of one version of the raw table, with its statistics. Each is a bound, or None if unknown.
 
     Attributes:
         path: Path relative to the table's folder.
         arrival_date: Arrival date of every row in the file, UTC.
-        first_arrival: No row in the file arrived earlier.
-        last_arrival: No row in the file arrived later.
-        first_shard_id: No row in the file has a smaller shard id, compared as text.
-        last_shard_id: No row in the file has a larger shard id, compared as text.
-        rows: Number of rows.
+        first_arrival: No row arrived earlier, and none after `last_arrival`.
+        first_shard_id: No row has a smaller shard id, compared as text, or one above `last_shard_id`.
     """
 
     path: str

@@ -66,7 +66,6 @@ def refuse_other_stream(table: str, owners: Collection[str], identity: StreamIde
     """Check that a table belongs to a stream, or to none yet.
 
     Args:
-        table: The table's URI.
         owners: The ARNs of the streams that the table belongs to. Only a table from an older version can have
             more than one.
 

@@ -1,4 +1,7 @@
-"""Predicates for the rows of a table: those after positions, and those that arrived before a day."""
+"""Predicates for the rows of a table: those after positions, and those that arrived before a day.
+
+Each is evaluated on rows in Arrow, or as a condition in SQL, by delta-rs, Spark and other engines.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,10 @@ def passed(position: Position) -> PassedRecord | None:
 class RowPredicate(Protocol):
     """A condition on rows."""
 
+    @property
+    def sql(self) -> str:
+        """The condition in SQL; every text in it has passed through `sql_text`."""
+
     def may_include(self, file: FileStats) -> bool:
         """Return whether a data file may have such rows."""
 
@@ -56,12 +63,20 @@ class RowsAfter:
     """The rows of some shards after what was passed there.
 
     Attributes:
-        stream: The name of the stream.
         places: What was passed, by shard id; at least one shard.
     """
 
     stream: str
     places: Mapping[str, PassedRecord]
+
+    @property
+    def sql(self) -> str:
+        """The condition in SQL."""
+        shards = (
+            f"(shard_id = {sql_text(shard_id)} AND {later(*place)})"
+            for shard_id, place in self.places.items()
+        )
+        return f"stream = {sql_text(self.stream)} AND ({' OR '.join(shards)})"
 
     def may_include(self, file: FileStats) -> bool:
         """Return whether a data file may have such rows."""
@@ -88,6 +103,11 @@ class ArrivedBefore:
     """The rows that arrived before a day, UTC."""
 
     day: date
+
+    @property
+    def sql(self) -> str:
+        """The condition in SQL."""
+        return f"arrival_date < '{self.day}'"
 
     def may_include(self, file: FileStats) -> bool:
         """Return whether a data file may have such rows."""
@@ -116,3 +136,19 @@ def are_later(rows: pa.RecordBatch, number: int, sub: float) -> pa.BooleanArray:
         same = pc.equal(numbers, text)
         later = pc.or_(later, pc.and_(same, pc.greater(rows["sub_sequence_number"], int(sub))))
     return pc.or_(pc.greater(lengths, len(text)), pc.and_(pc.equal(lengths, len(text)), later))
+
+
+def later(number: int, sub: float) -> str:
+    """Return a condition for the records of a shard after a place, see `PassedRecord`."""
+    # Sequence numbers are text of different lengths, and delta-rs cannot write CAST or length() to its log.
+    text = sql_text(str(number))
+    same_length = "_" * len(str(number))
+    later = f"sequence_number > {text}"
+    if sub != math.inf:
+        later += f" OR (sequence_number = {text} AND sub_sequence_number > {int(sub)})"
+    return f"(sequence_number LIKE '{same_length}_%' OR (sequence_number LIKE '{same_length}' AND ({later})))"
+
+
+def sql_text(text: str) -> str:
+    """Return a text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"

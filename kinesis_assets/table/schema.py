@@ -9,12 +9,7 @@ from typing import NamedTuple
 
 
 class Column(NamedTuple):
-    """One column of the raw table.
-
-    Attributes:
-        type: Spark SQL's name of the column's type.
-        description: What it contains.
-    """
+    """One column of the raw table. Its type is named as in Spark SQL."""
 
     name: str
     type: str

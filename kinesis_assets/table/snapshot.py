@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.delta.version import TableVersion
-    from kinesis_assets.table.log.entries import LogEntry, Rewrite
+    from kinesis_assets.table.log import LogEntry, Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import RowPredicate
@@ -45,12 +45,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewestRow:
-    """The newest row of a shard.
+    """The newest row of a shard, with the number of all its rows and their latest arrival, UTC.
 
-    Attributes:
-        sequence_number: The largest sequence number, compared as an integer.
-        sub_sequence_number: The largest sub-sequence number of that record.
-        last_arrival: The latest arrival time, UTC.
+    Its sequence number is the largest, compared as an integer, with the largest sub-sequence number.
     """
 
     sequence_number: str
@@ -149,20 +146,16 @@ class TableSnapshot(ReadableVersion):
 
     @abstractmethod
     def newest_rows(self) -> Mapping[str, Mapping[str, NewestRow]]:
-        """Return the newest row of each shard, by stream name and shard id.
+        """Return the newest row of each shard, by stream name and shard id. Raises as `count`.
 
         Memory grows with the number of shards only.
-
-        Raises:
-            TableUnreachable: The rows cannot be read.
         """
 
     @abstractmethod
     def accept_rows(self) -> bool:
         """Change the schema, if needed, to accept the rows of this release.
 
-        Returns:
-            Whether it was changed, so that the table has to be opened again.
+        Returns whether it was changed, so that the table has to be opened again.
         """
 
     @abstractmethod
@@ -188,11 +181,7 @@ class TableSnapshot(ReadableVersion):
 
     @cached_property
     def owners(self) -> frozenset[str]:
-        """The ARNs of the streams that the table belongs to: its owner, or without one, those in its log.
-
-        Raises:
-            TableUnreachable: The log cannot be read.
-        """
+        """The ARNs of the streams of the table: its owner, or without one, see `streams_in_log`."""
         return self.streams_in_log() if self.owner is None else frozenset([self.owner])
 
     def streams_in_log(self) -> frozenset[str]:
@@ -206,12 +195,7 @@ class TableSnapshot(ReadableVersion):
         return arns_of(self.applications())
 
     def refuse_other_stream(self, identity: StreamIdentity) -> None:
-        """Check that the table belongs to a stream, or to none yet.
-
-        Raises:
-            TableOfAnotherStream: The table belongs to another stream.
-            TableUnreachable: The table's log cannot be read.
-        """
+        """Check that the table belongs to a stream, or to none yet, see `ownership.refuse_other_stream`."""
         refuse_other_stream(self.table.uri, self.owners, identity)
 
     def positions(self, identity: StreamIdentity, *, or_older: bool = False) -> StreamPositions | None:
@@ -324,11 +308,9 @@ class TableSnapshot(ReadableVersion):
         positions: StreamPositions | None = None,
         amendment: Amendment | None = None,
     ) -> int:
-        """Delete rows and point the log at new files, as `commit` does. Nothing is committed if no row
-        matches.
+        """Delete rows and point the log at new files, as `commit` does. Returns the number of deleted rows.
 
-        Returns:
-            The number of deleted rows.
+        Nothing is committed if no row matches.
         """
         self._write_files(identity, positions, amendment)
         return self._delete(predicate, Pointers(identity, positions, amendment))
@@ -342,14 +324,7 @@ class TableSnapshot(ReadableVersion):
 
 
 class TableFiles(StoredTable):
-    """A table with the files that its log points at.
-
-    Attributes:
-        chain: The positions files and the archive; caches the files it has read.
-        amendments: The amendment files; caches the files it has read.
-
-    The arguments and errors are those of `StoredTable`.
-    """
+    """A table with the files that its log points at, which are cached."""
 
     def __init__(
         self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None

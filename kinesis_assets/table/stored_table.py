@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.data_file import TableFile
-    from kinesis_assets.table.log.entries import Rewrite
+    from kinesis_assets.table.log import Rewrite
 
 
 class AddedFile(WrittenFile, Protocol):
@@ -67,10 +67,8 @@ class StoredTable(ABC):
     def keep_rows_at(self, location: str, region: str) -> None:
         """Read and write all but the folder `_kinesis` at a location that the table's catalog has chosen.
 
-        The folder that tasks get, and the file system, are those of both places from now on.
-
-        Args:
-            region: The region of its bucket.
+        The folder that tasks get, and the file system, are those of both places from now on. The region is
+        that of the bucket.
         """
         rows = TableFolder(location.rstrip("/"), self.folder.role, region=region)
         if self.folder.rows != rows:
@@ -128,11 +126,7 @@ class ReadableVersion(ABC):
 
     @abstractmethod
     def data_files(self, columns: Sequence[str] = ()) -> list[TableFile]:
-        """Return the data files of this version.
-
-        Args:
-            columns: The columns whose smallest and greatest values are returned.
-        """
+        """Return the data files of this version, with the smallest and greatest values of some columns."""
 
     @abstractmethod
     def refuse_unreadable(self) -> None:
@@ -185,7 +179,7 @@ class WritableVersion(ReadableVersion):
         """Check that the table keeps its partitions if it gets other columns while it has no rows.
 
         Args:
-            columns: The columns, as in Delta's metadata, those of the partitions among them.
+            columns: As in Delta's metadata, those of the partitions among them.
 
         Raises:
             SchemaChangeRefused: It does not.
@@ -193,10 +187,7 @@ class WritableVersion(ReadableVersion):
 
     @abstractmethod
     def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:
-        """Add columns to the table, or let the type of one grow that it has.
-
-        Args:
-            fields: The columns, as in Delta's metadata.
+        """Add columns, as in Delta's metadata, to the table, or let the type of one grow that it has.
 
         Raises:
             CommitOvertaken: Another commit was made after this version.
@@ -212,11 +203,7 @@ class WritableVersion(ReadableVersion):
     def prepare_columns(self, columns: Mapping[str, Any]) -> None:
         """Make properties and features those that a table needs which gets other columns.
 
-        Args:
-            columns: The columns, as in Delta's metadata.
-
-        Raises:
-            CommitOvertaken: Another commit was made after this version.
+        The columns are as in Delta's metadata. Raises as `add_columns`.
         """
 
     @abstractmethod

@@ -53,16 +53,7 @@ class PositionedTable(TableFiles):
     def create_if_missing(self, owner: StreamIdentity | None = None) -> TableSnapshot:
         """Open the newest version of the table, or create an empty table if none exists.
 
-        If several processes create it at once, one of them does.
-
-        Args:
-            owner: The stream that a new table belongs to. By default, the first stream that claims the table.
-
-        Raises:
-            StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
-            TableUnsuitable: A table with another schema or partitioning exists.
-            TableNotWritable: The table cannot be created because writing is refused.
-            TableUnreachable: The table can be neither opened nor created.
+        The arguments and errors are those of `TableFormat.create`, and the errors those of `snapshot`.
         """
         return self.format.create(self.snapshot, owner)
 

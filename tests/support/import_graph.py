@@ -50,7 +50,6 @@ INNER_LAYERS = {
         ("maintenance",),
         ("commits",),
         ("delta", "iceberg"),
-        ("log",),
         ("positions",),
         ("run_files",),
         ("store",),

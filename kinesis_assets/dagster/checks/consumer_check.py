@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.dagster.checks.results import CheckResult, counted, duration, worst
 from kinesis_assets.errors import reason_of, without_secrets
-from kinesis_assets.table.run_files.consumer_state import read_consumer_state, write_consumer_state
+from kinesis_assets.table.run_files.states import read_consumer_state, write_consumer_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -14,7 +14,7 @@ import msgspec
 from kinesis_assets.dagster.checks.results import CheckResult, duration
 from kinesis_assets.errors import without_secrets
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.run_files.mirror_state import MirrorState, read_mirror_state
+from kinesis_assets.table.run_files.states import MirrorState, read_mirror_state
 
 if TYPE_CHECKING:
     from kinesis_assets.dagster.settings.check_settings import LeaseTableCheck

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.doctor.row_scan import Scan
-    from kinesis_assets.table.log.entries import LogEntry, Rewrite
+    from kinesis_assets.table.log import LogEntry, Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot

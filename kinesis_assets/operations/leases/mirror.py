@@ -27,7 +27,7 @@ from kinesis_assets.operations.leases.lease import (
     unchanged_values,
 )
 from kinesis_assets.operations.leases.starts import mismatch
-from kinesis_assets.table.run_files.mirror_state import MirrorState, read_mirror_state, write_mirror_state
+from kinesis_assets.table.run_files.states import MirrorState, read_mirror_state, write_mirror_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

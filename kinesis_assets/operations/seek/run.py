@@ -23,7 +23,7 @@ from kinesis_assets.operations.seek.plan import Direction, Move, going_back, mov
 from kinesis_assets.operations.seek.target import TIME_TO_READ, first_unread, newest_target, read_target
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions
-from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.log import refuse_rewritten
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
 from kinesis_assets.table.positions import amendments as amendment_file
 from kinesis_assets.table.positions.amendments import ClearedGap

@@ -50,7 +50,6 @@ def commit_missing_rows(
         version: The version of the table with which the attempt compared the stream.
         amendment: The newest amendment of that version; None if there was none.
         not_before: The earliest arrival time of the rows.
-        batch_id: The attempt's id, which every row of its files carries.
         filled: The facts about the ranges that were read, by shard id; those without rows are not stored.
         cleared: The gaps that these rows fill, or their first parts, by shard id.
         by: The Dagster run id or the person that commits.
@@ -60,11 +59,7 @@ def commit_missing_rows(
 
     Raises:
         PastChanged: Another amendment has changed the same rows, or the table was restored or overwritten;
-            nothing was committed.
-        AttemptExpired: The attempt is too old.
-        DataFileInvalid: A file is missing or does not have its rows.
-        CommitFailed: Every try failed.
-        CommitUnknown: The chain of amendments is broken, or the table could not be read after a try.
+            nothing was committed. Other errors are those of `check_files` and `commit_amendment`.
     """
 
     def prepare(snapshot: TableSnapshot, current: Amendment | None) -> Try[None]:

@@ -20,17 +20,13 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kinesis_assets.errors import (
-    AttemptExpired,
-    DataFileInvalid,
-    PositionsMissing,
-)
+from kinesis_assets.errors import AttemptExpired, DataFileInvalid, PositionsMissing
 from kinesis_assets.metrics import COMMIT_DURATION, STREAM, TABLE, timed
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions, commit_until_known, find_commit
 from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import without_shards
-from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.log import refuse_rewritten
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.policy import HISTORY_RETENTION
 from kinesis_assets.table.positions.merge import last_moved_by, merge, moved_by_others
@@ -86,7 +82,7 @@ def freeze(
     Of several runs at the same time, one commits them and all continue from these.
 
     Args:
-        table: The table; it is created if it does not exist.
+        table: It is created if it does not exist.
         starts: The start positions by shard id. LATEST must have been replaced by AT_TIMESTAMP.
         replacing_older: Replace the positions of a deleted stream of the same name.
 
@@ -167,9 +163,7 @@ def commit_first(
             return True
         check(snapshot, positions)
         if may_commit and snapshot.owner is None:
-            snapshot.claim(
-                identity
-            )  # the next try commits, unless another stream has claimed the table first
+            snapshot.claim(identity)  # as in `freeze`
         elif may_commit:
             first = next_positions(
                 None,
@@ -220,7 +214,6 @@ def commit(
 
     Args:
         expected: The positions that the attempt started from, with every listed shard.
-        listing: The stream and its shards as the attempt listed them.
         batch_id: The attempt's id, which every row of its files carries.
         moved: The new positions, by shard id: of the shards that it read, of expired ones that it gave up,
             and of those for which it records a shorter retention.
@@ -310,10 +303,7 @@ def check_files(table: StoredTable, batch_id: int, files: Sequence[WrittenFile])
 
 
 def claim(table: PositionedTable, identity: StreamIdentity) -> None:
-    """Write the owning stream into the properties of a table that has positions of it.
-
-    Args:
-        table: The table. It is not changed if it has an owner already or has no positions.
+    """Write the owning stream into the properties of a table that has positions of it, and no owner yet.
 
     Raises:
         TableOfAnotherStream: The table belongs to another stream.

@@ -18,7 +18,7 @@ from kinesis_assets.errors import (
     TableUnreachable,
     reason_of,
 )
-from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
+from kinesis_assets.table.log import refuse_rewritten
 from kinesis_assets.table.store.suitability import not_writable
 
 if TYPE_CHECKING:
@@ -67,9 +67,6 @@ def commit_until_known(table: StoredTable, step: _Step[_Outcome_co]) -> _Outcome
 
     An error does not prove that a try failed, so the next step reads the table again. Only an error that no
     further step can resolve is raised at once.
-
-    Args:
-        step: Reads the table, and tries to commit if necessary.
 
     Raises:
         TableNotWritable: The tries were refused, and others would be too; nothing was committed.
@@ -199,7 +196,6 @@ def commit_amendment(
     Args:
         expected: The newest amendment when the attempt started; None if there was none.
         prepare: As in `commit_positions`, with the newest amendment, which is None if there is none.
-        for_rows: Prepare the table's schema for new rows.
 
     Returns and raises the same as `commit_positions`, except `TableRewritten`.
     """
@@ -228,8 +224,6 @@ def _commit_batch(
     Args:
         newest_of: Reads the newest entry of the chain that the commit continues.
         commits_since: Returns the commits from there back to the one that the attempt started from.
-        prepare: See there; the same applies to `for_rows`.
-        for_rows: See there.
     """
     # By commit id, since a try that raised an error may prove to be committed.
     outcomes: dict[int, _Outcome] = {}
@@ -284,7 +278,6 @@ def find_commit(table: str, commits: Iterable[_Commit], batch_id: int) -> _Commi
     """Return the commit of a batch; None if it is not committed.
 
     Args:
-        table: The table's URI, for the error.
         commits: The commits since the attempt started, newest first, see `Chain.since`.
 
     Raises:

@@ -1,11 +1,17 @@
-"""Reads the files of a table's log: the entries of versions, and checkpoints, which repeat older entries."""
+"""Reads the files of a table's log: the entries of versions, and checkpoints, which repeat older entries.
+
+Finds restores and overwrites in it: versions that replace a table's rows but not its positions. A RESTORE
+reverts files but not transactions, so the positions are ahead of the rows afterwards. Each positions file
+names the version that its commit was based on. The log was examined up to that version, and the next run
+examines the later entries. If a RESTORE lands between that version and the commit, Delta refuses the commit,
+because the RESTORE changes the metadata.
+"""
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -13,12 +19,15 @@ import msgspec
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from kinesis_assets.table.log.entries import LogEntry
+from kinesis_assets.errors import TableUnreachable
+from kinesis_assets.table.log import LogEntry, Rewrite
+from kinesis_assets.table.ownership import DERIVED, application
 from kinesis_assets.table.store.storage import is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kinesis_assets.table.positions.positions import StreamPositions
 
 _LOG = "_delta_log"
 
@@ -29,9 +38,7 @@ _SEARCHED_ENTRIES = 100
 def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
     """Return the first version after another one whose log entry points at a commit id, if any.
 
-    Args:
-        version: The version before the first that is searched.
-        commit_id: A commit id, which is unique among positions and amendments.
+    Commit ids are unique among positions and amendments.
     """
     for later in range(version + 1, version + 1 + _SEARCHED_ENTRIES):
         try:
@@ -46,12 +53,7 @@ def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id:
 
 
 def has_later_version(files: pyarrow.fs.FileSystem, version: int) -> bool:
-    """Return whether a table's log has the version after another one; False if that cannot be read.
-
-    Args:
-        files: The table's folder.
-        version: The number of the other version.
-    """
+    """Return whether a table's log has the version after another one; False if that cannot be read."""
     try:
         return bool(files.get_file_info(f"{_LOG}/{version + 1:020}.json").is_file)
     except OSError:
@@ -59,16 +61,14 @@ def has_later_version(files: pyarrow.fs.FileSystem, version: int) -> bool:
 
 
 def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
-    """Return the newest version up to another one whose log entry points at a commit id, if any.
-
-    Args:
-        version: The first version that is searched.
-        commit_id: A commit id of positions or of an amendment.
-    """
+    """Return the newest version up to another one whose log entry points at a commit id, if any."""
     with suppress(OSError, msgspec.MsgspecError):  # the version is only reported
-        for entry in islice(log_entries(filesystem, version), _SEARCHED_ENTRIES):
+        for earlier in range(version, max(-1, version - _SEARCHED_ENTRIES), -1):
+            entry = read_entry(filesystem, earlier)
+            if entry is None:
+                return None
             if commit_id in entry.transactions.values():
-                return entry.version
+                return earlier
     return None
 
 
@@ -163,25 +163,12 @@ def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | No
         operation=str(info.get("operation") or ""),
         mode=str(parameters.get("mode") or "") if isinstance(parameters, dict) else "",
         at=_time(info.get("timestamp")),
-        transactions=_transactions(actions),
+        transactions={action.txn.appId: action.txn.version for action in actions if action.txn is not None},
         changes_rows=any(
             file is not None and file.dataChange for action in actions for file in (action.add, action.remove)
         ),
         changes_table=any(action.metaData is not None or action.protocol is not None for action in actions),
     )
-
-
-def log_entries(filesystem: pyarrow.fs.FileSystem, through: int) -> Iterator[LogEntry]:
-    """Yield log entries from a version back to the oldest one in the log. Raises as `read_entry`.
-
-    Args:
-        through: The newest version, inclusive.
-    """
-    for version in range(through, -1, -1):
-        entry = read_entry(filesystem, version)
-        if entry is None:
-            return
-        yield entry
 
 
 def applications(filesystem: pyarrow.fs.FileSystem) -> frozenset[str]:
@@ -228,5 +215,87 @@ def _actions(content: bytes) -> list[_Action]:
     return [msgspec.json.decode(line, type=_Action) for line in content.splitlines() if line.strip()]
 
 
-def _transactions(actions: Iterable[_Action]) -> dict[str, int]:
-    return {action.txn.appId: action.txn.version for action in actions if action.txn is not None}
+_REPLACING = re.compile(r"RESTORE|CLONE|(CREATE OR )?REPLACE TABLE.*", re.IGNORECASE)
+
+
+class RewriteLog:
+    """Finds rewrites in a table's log, up to a version, inclusive.
+
+    Its methods raise `TableUnreachable` if the log cannot be read.
+    """
+
+    def __init__(self, uri: str, filesystem: pyarrow.fs.FileSystem) -> None:
+        self._uri = uri
+        self._filesystem = filesystem
+        self._read: dict[int, LogEntry] = {}
+
+    def since(self, positions: StreamPositions, through: int) -> list[Rewrite]:
+        """Return the rewrites after the version that positions were based on, newest first.
+
+        Entries that the log's retention has deleted are not examined. Positions in an older format do not
+        name a version: for them the log is read back to the entry that points at them.
+        """
+        first = 0 if positions.examined is None else positions.examined + 1
+        name = application(positions.identity)
+        found: list[Rewrite] = []
+        for entry in self.entries_back(first, through):
+            if positions.examined is None and entry.transactions.get(name) == positions.commit_id:
+                break
+            found += rewrites_of(entry)
+        return found
+
+    def deleted_since(self, positions: StreamPositions, through: int) -> int | None:
+        """Return the newest version whose log entry was deleted after positions were committed.
+
+        It is None if there is none, or if the positions have an older format.
+        """
+        if positions.examined is None:
+            return None
+        newest = through - sum(1 for _ in self.entries_back(positions.examined + 1, through))
+        return newest if newest > positions.examined else None
+
+    def between(self, base: int, through: int) -> list[Rewrite] | None:
+        """Return the rewrites after one version and up to another; None if an entry of these was deleted."""
+        entries = list(self.entries_back(base + 1, through))
+        if len(entries) < through - base:
+            return None
+        return [rewrite for entry in entries for rewrite in rewrites_of(entry)]
+
+    def are_compactions(self, base: int, through: int) -> bool:
+        """Return whether the versions after one and up to another only moved rows from files to others."""
+        entries = list(self.entries_back(base + 1, through))
+        return len(entries) == through - base and not any(
+            entry.changes_rows or entry.changes_table for entry in entries
+        )
+
+    def entries_back(self, first: int, through: int) -> Iterator[LogEntry]:
+        """Yield log entries from the newest back to the first, both inclusive, or to one that was deleted."""
+        # Versions never change, so a commit does not read again what its plan has read.
+        read = self._read
+        self._read = {}
+        for version in range(through, first - 1, -1):
+            entry = read.get(version) or self._entry(version)
+            if entry is None:
+                return
+            self._read[version] = entry
+            yield entry
+
+    def _entry(self, version: int) -> LogEntry | None:
+        try:
+            return read_entry(self._filesystem, version)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise TableUnreachable(
+                self._uri, f"version {version} of its log cannot be read: {error}"
+            ) from None
+
+
+def rewrites_of(entry: LogEntry) -> list[Rewrite]:
+    """Return the rewrite that a log entry records, or nothing if it records another operation.
+
+    An overwrite that moves the position of a derived table is a commit of this package.
+    """
+    overwrites = entry.mode.lower() == "overwrite" and DERIVED not in entry.transactions
+    if not entry.changes_rows or not (overwrites or _REPLACING.fullmatch(entry.operation)):
+        return []
+    operation = f"{entry.operation}, mode Overwrite" if overwrites else entry.operation
+    return [Rewrite(entry.version, operation, entry.at)]

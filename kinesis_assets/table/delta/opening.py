@@ -8,27 +8,24 @@ request, which includes the session token.
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from kinesis_assets.errors import (
-    RoleNotAssumed,
-    TableError,
-    TableMissing,
-    TableNotWritable,
-    TableUnreachable,
-    TableUnsuitable,
-    reason_of,
-)
-from kinesis_assets.table.creation import open_or_create
+from kinesis_assets.errors import RoleNotAssumed, TableError, TableMissing, TableNotWritable, TableUnsuitable
+from kinesis_assets.table.format import open_or_create
 from kinesis_assets.table.store.storage import has_metadata_of
-from kinesis_assets.table.store.suitability import check_conditional_puts, not_writable
+from kinesis_assets.table.store.suitability import (
+    check_conditional_puts,
+    not_writable,
+    table_errors,
+    unreachable,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kinesis_assets.table.store.storage import TableFolder
     from kinesis_assets.table.stored_table import StoredTable
@@ -37,6 +34,9 @@ _Opened = TypeVar("_Opened")
 
 _ERRORS = (DeltaError, OSError, RoleNotAssumed)
 """The errors of delta-rs, and of the credentials that it needs."""
+
+delta_errors = partial(table_errors, _ERRORS)
+"""See `table_errors`, and the top of this module."""
 
 _IS_ICEBERG = (
     "is an Iceberg table, of which only its catalog knows the newest version; nothing was changed. A stream "
@@ -48,7 +48,6 @@ def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") ->
     """Open the newest version of a table.
 
     Args:
-        uri: The table's path or URI, for errors.
         creator: What creates the table, for the error.
 
     Raises:
@@ -65,25 +64,6 @@ def open_delta(uri: str, folder: TableFolder, creator: str = "the first run") ->
             raise TableMissing(uri, f"there is no table; {creator} creates it") from error
 
 
-@contextmanager
-def delta_errors(uri: str, done: str, *, writes: bool = False) -> Iterator[None]:
-    """Raise errors of delta-rs as one of the package, without their cause: see the top of this module.
-
-    Args:
-        uri: The table's path or URI, for the error.
-        done: What is done to the table, such as "opened".
-        writes: Whether that needs the permission to write.
-
-    Raises:
-        TableNotWritable: Writing is refused.
-        TableUnreachable: delta-rs raised another error.
-    """
-    try:
-        yield
-    except _ERRORS as error:
-        raise (not_writable(uri, error) if writes else None) or _unreachable(uri, done, error) from None
-
-
 def open_or_create_delta(
     table: StoredTable,
     opened: Callable[[], _Opened],
@@ -94,20 +74,15 @@ def open_or_create_delta(
     configuration: Mapping[str, str],
     description: str | None = None,
 ) -> _Opened:
-    """Open a table; create it if it does not exist. Of several processes, one creates it.
+    """Open a table; create it if it does not exist, see `format.open_or_create`.
 
     Args:
-        opened: Opens the table, and raises `TableMissing` if it does not exist.
         schema: The schema of a new table, as in Delta's metadata.
-        commits: See `creation.open_or_create`.
-        partition_by: The partition columns of a new table.
         configuration: The properties of a new table, also those that Delta does not know.
 
     Raises:
         StoreUnsuitable: The store ignores the condition of a conditional put. Nothing was created.
         TableNotWritable: The table cannot be created because writing is refused.
-        TableUnreachable: The table can be neither opened nor created.
-        TableUnsuitable: The log of a table in the folder was deleted. Nothing was created.
     """
     uri, folder = table.uri, table.folder
 
@@ -127,7 +102,7 @@ def open_or_create_delta(
                 storage_options=folder.storage_options(),
             )
         except _ERRORS as error:
-            refused = not_writable(uri, error) or _unreachable(uri, "created", error)
+            refused = not_writable(uri, error) or unreachable(uri, "created", error)
             # A store may refuse a second creation before the first can be read, by an error of Delta only.
             if isinstance(refused, TableNotWritable) or isinstance(error, OSError | RoleNotAssumed):
                 _raise_unless_created(opened, refused)
@@ -150,8 +125,3 @@ def _raise_unless_created(opened: Callable[[], object], refused: TableError) -> 
         opened()
     except TableMissing:
         raise refused from None
-
-
-def _unreachable(uri: str, done: str, error: Exception) -> TableUnreachable:
-    advice = error.advice if isinstance(error, RoleNotAssumed) else ""
-    return TableUnreachable(uri, f"cannot be {done}: {reason_of(error)}", advice=advice)

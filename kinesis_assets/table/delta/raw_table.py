@@ -12,23 +12,35 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow.fs
-from deltalake import PostCommitHookProperties, Schema
+from deltalake import ColumnProperties, PostCommitHookProperties, Schema, WriterProperties
 
 from kinesis_assets.errors import TableUnreachable, TableUnsuitable
 from kinesis_assets.table.clocks import clocks_agree
 from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.commit_ids import time_of_id
-from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.delta.log import applications, later_version_of, named_files, newest_version_of
+from kinesis_assets.table.data_file import (
+    DICTIONARIES,
+    PARTITION_COLUMNS,
+    REWRITTEN_FILES,
+    ROW_GROUP_BYTES,
+    STATISTICS,
+    TABLE_SCHEMA,
+)
+from kinesis_assets.table.delta.log import (
+    RewriteLog,
+    applications,
+    later_version_of,
+    named_files,
+    newest_version_of,
+    rewrites_of,
+)
 from kinesis_assets.table.delta.opening import open_delta, open_or_create_delta
-from kinesis_assets.table.delta.rewrites import RewriteLog, rewrites_of
 from kinesis_assets.table.delta.version import KEEP_ENTRIES, TableVersion, commit_properties
-from kinesis_assets.table.delta.writer import writer_properties
 from kinesis_assets.table.format import DESCRIPTION, TableFormat
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.policy import HISTORY_RETENTION, TABLE_PROPERTIES
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
-from kinesis_assets.table.row_conditions import condition, sql_text
+from kinesis_assets.table.row_predicates import sql_text
 from kinesis_assets.table.snapshot import NewestRow, TableSnapshot
 
 if TYPE_CHECKING:
@@ -38,7 +50,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.data_file import DataFile
-    from kinesis_assets.table.log.entries import LogEntry, Rewrite
+    from kinesis_assets.table.log import LogEntry, Rewrite
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import RowPredicate
     from kinesis_assets.table.snapshot import Pointers, TableFiles
@@ -52,17 +64,13 @@ _NUMBERS = """
 
 
 class DeltaSnapshot(TableVersion, TableSnapshot):
-    """One version of a raw Delta table.
-
-    Args:
-        log: The restores and overwrites in the table's log.
-    """
+    """One version of a raw Delta table."""
 
     table: TableFiles
 
-    def __init__(self, table: TableFiles, delta: DeltaTable, log: RewriteLog | None = None) -> None:
+    def __init__(self, table: TableFiles, delta: DeltaTable, log: RewriteLog) -> None:
         super().__init__(table, delta)
-        self._log = RewriteLog(table.uri, table.files) if log is None else log
+        self._log = log
 
     def applications(self) -> frozenset[str]:
         """Return the application ids of all transactions, see `TableSnapshot`."""
@@ -109,8 +117,7 @@ class DeltaSnapshot(TableVersion, TableSnapshot):
 
     def count(self, predicate: RowPredicate) -> dict[str, int]:
         """Count the rows that match a predicate, by shard id, see `TableSnapshot`."""
-        where = condition(predicate)
-        query = f"SELECT shard_id, count(*) AS found FROM rows WHERE {where} GROUP BY shard_id"  # noqa: S608
+        query = f"SELECT shard_id, count(*) AS found FROM rows WHERE {predicate.sql} GROUP BY shard_id"  # noqa: S608
         return {row["shard_id"]: row["found"] for row in self.query(query)}
 
     def newest_rows(self) -> Mapping[str, Mapping[str, NewestRow]]:
@@ -175,12 +182,40 @@ class DeltaSnapshot(TableVersion, TableSnapshot):
         files = self.active_files()
         row_bytes = sum(file.size for file in files) // max(1, sum(file.rows for file in files))
         metrics = self.delta.delete(
-            condition(predicate),
+            predicate.sql,
             writer_properties=writer_properties(row_bytes),
             commit_properties=_properties(pointers),
             post_commithook_properties=KEEP_ENTRIES,
         )
         return int(metrics["num_deleted_rows"])
+
+
+_PAGE_ROWS = 1024
+_PAGE_BYTES = 1 << 20
+"""The maximum size of a Parquet page: in rows, and in bytes."""
+
+
+def writer_properties(row_bytes: int) -> WriterProperties:
+    """Return settings with which delta-rs writes files as `DataFileWriter` does: statistics and row groups.
+
+    Args:
+        row_bytes: Mean size of a row in the files, in bytes. delta-rs limits row groups and pages by their
+            rows, but memory use depends on their bytes.
+    """
+    return WriterProperties(
+        compression=REWRITTEN_FILES.codec,
+        compression_level=REWRITTEN_FILES.level,
+        max_row_group_size=max(1, ROW_GROUP_BYTES // max(1, row_bytes)),
+        write_batch_size=max(1, min(_PAGE_ROWS, _PAGE_BYTES // max(1, row_bytes))),
+        default_column_properties=ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE"),
+        column_properties={
+            name: ColumnProperties(
+                dictionary_enabled=name in DICTIONARIES,
+                statistics_enabled="CHUNK" if name in STATISTICS else "NONE",
+            )
+            for name in {*STATISTICS, *DICTIONARIES}
+        },
+    )
 
 
 _TOKEN_KEY = "kinesis_assets.token"  # noqa: S105  # the stored name of a commit id
@@ -248,11 +283,7 @@ def accept_null(delta: DeltaTable) -> None:
 
 
 class DeltaFormat(TableFormat):
-    """Raw tables in the format Delta Lake.
-
-    Attributes:
-        rewrites: The restores and overwrites in the table's log; caches the entries it has read.
-    """
+    """Raw tables in the format Delta Lake."""
 
     def __init__(self, table: TableFiles) -> None:
         self._table = table

@@ -15,14 +15,7 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import (
-    CommitProperties,
-    Field,
-    PostCommitHookProperties,
-    QueryBuilder,
-    Schema,
-    TableFeatures,
-)
+from deltalake import CommitProperties, Field, PostCommitHookProperties, QueryBuilder, Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
@@ -67,8 +60,7 @@ class TableVersion(ReadableVersion):
         self.uri = table.uri
         self.folder = table.folder
         self.delta = delta
-        self._newest: Mapping[str, int] | None = None
-        self._found: dict[str, int | None] = {}
+        self._found: dict[str, int | None] | None = None
 
     @property
     def version(self) -> int:
@@ -107,11 +99,7 @@ class TableVersion(ReadableVersion):
         return found
 
     def data_files(self, columns: Sequence[str] = ()) -> list[TableFile]:
-        """Return the data files of this version.
-
-        Args:
-            columns: The columns whose smallest and greatest values are returned.
-        """
+        """Return the data files of this version, with the smallest and greatest values of some columns."""
         actions = pa.table(self.delta.get_add_actions(flatten=True))
         partition = {f"partition.{name}": name for name in self.partition_by}
         wanted = [
@@ -172,32 +160,22 @@ class TableVersion(ReadableVersion):
         Raises:
             TableUnreachable: The log cannot be read at present.
         """
-        if self._newest is None:
-            self._newest = {}
+        if self._found is None:
+            self._found = {}
             with suppress(OSError, msgspec.MsgspecError):  # delta-rs reads it, or raises
                 entry = read_entry(self.table.files, self.version)
-                self._newest = {} if entry is None else entry.transactions
-        if application in self._newest:
-            return self._newest[application]
+                self._found |= {} if entry is None else entry.transactions
         if application not in self._found:
             with delta_errors(self.uri, "opened"):
                 self._found[application] = self.delta.transaction_version(application)
         return self._found[application]
 
     def refuse_unreadable(self) -> None:
-        """Check that every row of a data file is a row of the table, under the same column names.
-
-        Raises:
-            TableUnsuitable: The table has deletion vectors or column mapping.
-        """
+        """Check that the table has no deletion vectors and no column mapping, see `ReadableVersion`."""
         self._refuse(_READING)
 
     def refuse_irreplaceable(self) -> None:
-        """Check that files can be replaced by others. Raises also as `refuse_unreadable`.
-
-        Raises:
-            TableUnsuitable: The table forbids deletions, or records them.
-        """
+        """Check that files can be replaced by others, see `WritableVersion`."""
         self._refuse(_READING | _REPLACING)
 
     def _refuse(self, features: Mapping[str, str]) -> None:

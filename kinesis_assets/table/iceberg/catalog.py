@@ -16,8 +16,8 @@ that no snapshot names and that is older than `unreferencedDays`, by default 3 [
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -25,12 +25,12 @@ import pyiceberg.exceptions
 from botocore.exceptions import BotoCoreError, ClientError
 from pyiceberg.catalog import BOTOCORE_SESSION, load_catalog
 
-from kinesis_assets.errors import InvalidInput, RoleNotAssumed, TableUnreachable, reason_of
+from kinesis_assets.errors import InvalidInput, RoleNotAssumed
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.store.suitability import not_writable
+from kinesis_assets.table.store.suitability import table_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from pyiceberg.catalog import Catalog
 
@@ -196,6 +196,9 @@ def _errors() -> tuple[type[Exception], ...]:
 _ERRORS = _errors()
 """The errors of pyiceberg, whose classes have no base in common, and of what it uses."""
 
+iceberg_errors = partial(table_errors, _ERRORS)
+"""See `table_errors`."""
+
 
 def create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
     """Create a namespace, unless there is one, or another process creates it at the same time.
@@ -207,25 +210,3 @@ def create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
     except _ERRORS:  # of two processes, a SQL database refuses the second
         if not catalog.namespace_exists(namespace):
             raise
-
-
-@contextmanager
-def iceberg_errors(uri: str, done: str, *, writes: bool = False) -> Iterator[None]:
-    """Raise errors of pyiceberg as one of the package, without their cause, which may contain credentials.
-
-    Args:
-        uri: The table's path or URI, for the error.
-        done: What is done to the table, such as "opened".
-        writes: Whether that needs the permission to write.
-
-    Raises:
-        TableNotWritable: Writing is refused.
-        TableUnreachable: pyiceberg raised another error.
-    """
-    try:
-        yield
-    except _ERRORS as error:
-        advice = error.advice if isinstance(error, RoleNotAssumed) else ""
-        raise (not_writable(uri, error) if writes else None) or TableUnreachable(
-            uri, f"cannot be {done}: {reason_of(error)}", advice=advice
-        ) from None

@@ -30,6 +30,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from kinesis_assets.table.data_file_writer import FIELD_ID
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -56,7 +58,6 @@ _NARROW = {"byte": "integer", "short": "integer"}
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
-_FIELD_ID = "PARQUET:field_id"
 
 _PARTS = {"array": ("elementType",), "map": ("keyType", "valueType")}
 
@@ -204,10 +205,7 @@ def with_ids(columns: pa.Schema, schema: Schema) -> pa.Schema:
 
 def _with_id(field: pa.Field, found: NestedField) -> pa.Field:
     return pa.field(
-        field.name,
-        _with_ids(field.type, found.field_type),
-        field.nullable,
-        {_FIELD_ID: str(found.field_id)},
+        field.name, _with_ids(field.type, found.field_type), field.nullable, {FIELD_ID: str(found.field_id)}
     )
 
 

@@ -84,9 +84,9 @@ PROPERTIES = {
 """The properties of a new table."""
 
 
-def days_of(arrival_date: str) -> int:
-    """Return the value of the partition for an arrival date, as an ISO date."""
-    return (date.fromisoformat(arrival_date) - _EPOCH).days
+def days_of(day: str) -> int:
+    """Return an ISO date in days since 1970, as Iceberg stores dates and the partitions of days."""
+    return (date.fromisoformat(day) - _EPOCH).days
 
 
 def difference(schema: Schema, partitioning: PartitionSpec) -> Sequence[str]:

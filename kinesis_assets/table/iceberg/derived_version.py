@@ -6,7 +6,6 @@ A property of the table points at its newest commit entry, as those of a raw tab
 from __future__ import annotations
 
 import json
-from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from pyiceberg.types import DateType, PrimitiveType
 from kinesis_assets.errors import SchemaChangeRefused, TableUnsuitable
 from kinesis_assets.table.iceberg.catalog import iceberg_errors
 from kinesis_assets.table.iceberg.column_ids import columns_of, evolved, other_name
-from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE
+from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE, days_of
 from kinesis_assets.table.iceberg.history import number_of
 from kinesis_assets.table.iceberg.opening import TableInCatalog
 from kinesis_assets.table.iceberg.partitions import entries_of, record_of, specification
@@ -35,14 +34,12 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
-    from kinesis_assets.table.log.entries import Rewrite
+    from kinesis_assets.table.log import Rewrite
     from kinesis_assets.table.partition_field import PartitionField
     from kinesis_assets.table.stored_table import AddedFile, StoredTable
 
 _CREATED = "kinesis_assets.created"
 """The property with the time at which the table was created, in seconds since the epoch."""
-
-_EPOCH = date(1970, 1, 1)
 
 
 class IcebergDerivedVersion(IcebergVersion, WritableVersion):
@@ -221,14 +218,13 @@ def _described(location: str, file: AddedFile, schema: Schema, spec: PartitionSp
 
 def _value(kind: IcebergType, value: Any) -> Any:
     """Return a bound as pyiceberg takes it. Statistics have a date as a text."""
-    return (date.fromisoformat(value) - _EPOCH).days if isinstance(kind, DateType) else value
+    return days_of(value) if isinstance(kind, DateType) else value
 
 
 class DerivedInCatalog(TableInCatalog):
-    """A derived table in its catalog.
+    """A derived table in its catalog, see `TableInCatalog`.
 
     Args:
-        commits: See `TableInCatalog`.
         batch_column: The column of which other programs must keep exact statistics.
     """
 
@@ -243,11 +239,7 @@ class DerivedInCatalog(TableInCatalog):
         partitions: Iterable[PartitionField],
         properties: Mapping[str, str],
     ) -> Any:
-        """Open the table, or create an empty one, see `open_or_create`.
-
-        Args:
-            columns: The columns of a new table, as in Delta's metadata.
-        """
+        """Open the table, or create an empty one, see `open_or_create`. Columns are as in Delta's log."""
         named = {
             **properties,
             **COPY_ON_WRITE,

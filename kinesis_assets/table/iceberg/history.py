@@ -17,7 +17,7 @@ from pyiceberg.table.snapshots import (
     ancestors_of,
 )
 
-from kinesis_assets.table.log.entries import LogEntry
+from kinesis_assets.table.log import LogEntry
 from kinesis_assets.table.ownership import is_application
 
 if TYPE_CHECKING:
@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """A change of the table's newest snapshot.
-
-    Attributes:
-        version: The number of the version.
-        is_rollback: Whether the snapshot does not follow the newest one before.
-    """
+    """A change of the table's newest snapshot: a rollback if that does not follow the one before."""
 
     version: int
     snapshot: Snapshot

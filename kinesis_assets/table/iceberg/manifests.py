@@ -84,10 +84,7 @@ def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 
 def table_file(uri: str, table: Table, file: IcebergFile, columns: Sequence[str] = ()) -> TableFile:
-    """Return the description of a data file.
-
-    Args:
-        columns: The columns whose smallest and greatest values are returned.
+    """Return the description of a data file, with the smallest and greatest values of some columns.
 
     Raises:
         TableUnsuitable: The file is not in the table's folder, or is partitioned in another way.
@@ -167,7 +164,6 @@ def described(
     Args:
         path: Path relative to the table's location.
         lower: The smallest values of the columns with statistics, by the id of the column.
-        upper: The greatest values.
     """
     ids = [FIELD_IDS[name] for name in STATISTICS]
     file = IcebergFile.from_args(
@@ -187,11 +183,7 @@ def described(
 
 
 class NewManifests:
-    """Writes the manifests of one attempt of a commit.
-
-    Args:
-        snapshot_id: The id of the new snapshot.
-    """
+    """Writes the manifests of one attempt of a commit."""
 
     def __init__(self, table: Table, snapshot_id: int) -> None:
         self._table = table

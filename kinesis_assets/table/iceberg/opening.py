@@ -14,7 +14,7 @@ from pyiceberg.exceptions import (
 )
 
 from kinesis_assets.errors import TableMissing, TableUnsuitable
-from kinesis_assets.table.creation import open_or_create
+from kinesis_assets.table.format import open_or_create
 from kinesis_assets.table.iceberg.catalog import (
     create_namespace,
     iceberg_errors,
@@ -116,15 +116,10 @@ class TableInCatalog:
         partitioning: PartitionSpec,
         properties: Mapping[str, str],
     ) -> _Opened:
-        """Open the table, or create an empty one. Of several processes, one creates it.
-
-        Args:
-            opened: Opens the table, and raises `TableMissing` if it does not exist.
+        """Open the table, or create an empty one, see `format.open_or_create`.
 
         Raises:
             TableNotWritable: The table cannot be created because writing is refused.
-            TableUnreachable: The table can be neither opened nor created.
-            TableUnsuitable: The folder is that of a table which the catalog does not have.
         """
         way_out = "If it was renamed or dropped, or is in another catalog, correct the setting catalog"
         if self.catalog.region_of_rows is None:

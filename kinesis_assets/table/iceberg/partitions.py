@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
 from pyiceberg.partitioning import PartitionField as IcebergField
-from pyiceberg.transforms import (
-    BucketTransform,
-    IdentityTransform,
-    TruncateTransform,
-    parse_transform,
-)
+from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform, parse_transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import BinaryType, DateType, DecimalType, IntegerType, LongType
 
+from kinesis_assets.table.iceberg.columns import days_of
 from kinesis_assets.table.transforms import TIME_UNITS
 
 if TYPE_CHECKING:
@@ -32,15 +28,9 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.partition_field import PartitionField
 
-_EPOCH = date(1970, 1, 1)
-
 
 def specification(fields: Iterable[PartitionField], schema: Schema) -> PartitionSpec:
-    """Return the specification of a new table.
-
-    Args:
-        schema: The columns of the table, those of the fields among them.
-    """
+    """Return the specification of a new table, whose columns include those of the fields."""
     return PartitionSpec(
         *(
             IcebergField(
@@ -76,11 +66,7 @@ def _entry_of(field: IcebergField, column: str | None) -> str:
 
 
 def record_of(partition: Mapping[str, str | None], spec: PartitionSpec, schema: Schema) -> Record:
-    """Return the partition of a file, as manifests contain it.
-
-    Args:
-        partition: The text of the value of each field, by its name.
-    """
+    """Return the partition of a file, as manifests contain it, from the text of each value, by field name."""
     return Record(*(_stored(field, schema, partition[field.name]) for field in spec.fields))
 
 
@@ -96,7 +82,7 @@ def _stored(field: IcebergField, schema: Schema, text: str | None) -> Any:
 
 def _stored_value(kind: IcebergType, text: str) -> Any:
     if isinstance(kind, DateType):
-        return (date.fromisoformat(text) - _EPOCH).days
+        return days_of(text)
     if isinstance(kind, IntegerType | LongType):
         return int(text)
     if isinstance(kind, DecimalType):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
-    from kinesis_assets.table.log.entries import Rewrite
+    from kinesis_assets.table.log import Rewrite
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import RowPredicate
     from kinesis_assets.table.snapshot import NewestRow, Pointers, TableFiles
@@ -104,11 +104,7 @@ class IcebergSnapshot(IcebergVersion, TableSnapshot):
 
 
 class IcebergFormat(TableFormat):
-    """Raw tables in the format Iceberg.
-
-    Args:
-        catalog: The catalog that names the newest version of the table.
-    """
+    """Raw tables in the format Iceberg."""
 
     field_ids: ClassVar = True
 

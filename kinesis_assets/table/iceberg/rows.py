@@ -13,13 +13,7 @@ import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 
 from kinesis_assets.errors import TableUnreachable, TableUnsuitable
-from kinesis_assets.table.data_file import (
-    DICTIONARIES,
-    FIELD_IDS,
-    FILE_SCHEMA,
-    REWRITTEN_FILES,
-    STATISTICS,
-)
+from kinesis_assets.table.data_file import DICTIONARIES, FIELD_IDS, FILE_SCHEMA, REWRITTEN_FILES, STATISTICS
 from kinesis_assets.table.data_file_writer import FIELD_ID, with_field_ids
 from kinesis_assets.table.iceberg.columns import TYPES
 from kinesis_assets.table.iceberg.manifests import described
@@ -134,7 +128,6 @@ class Rewritten:
     Attributes:
         replaced: The paths of the files that have such rows, relative to the table's location.
         written: New files with their other rows.
-        deleted: The number of deleted rows.
     """
 
     replaced: set[str] = field(default_factory=set)

@@ -50,7 +50,7 @@ from kinesis_assets.table.iceberg.history import (
     time_of,
 )
 from kinesis_assets.table.iceberg.manifests import NewManifests, entries_of, manifests_of, table_file
-from kinesis_assets.table.log.entries import LogEntry, Rewrite
+from kinesis_assets.table.log import LogEntry, Rewrite
 from kinesis_assets.table.stored_table import ReadableVersion, TableTotals
 
 if TYPE_CHECKING:
@@ -222,8 +222,7 @@ class IcebergVersion(ReadableVersion):
     def replace_files(self, paths: Collection[str], files: Sequence[IcebergFile]) -> None:
         """Try once to replace files by others that have the same rows. Raises as `_commit`.
 
-        Args:
-            paths: The paths of the files in this version, relative to the folder.
+        Paths are relative to the folder.
         """
         self._commit({}, {}, files, self._files_at(paths), is_compaction=True)
 

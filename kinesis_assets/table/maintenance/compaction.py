@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.data_file import ActiveFile
-    from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits, SizedFile
     from kinesis_assets.table.table import PositionedTable
 
@@ -23,34 +22,6 @@ SMALL_BYTES = FILE_BYTES // 4
 """A smaller file is compacted: scanning a file of this size takes longer than opening it."""
 
 _COMPACTIONS = 3
-
-
-def compact(
-    table: PositionedTable,
-    operations: DeltaOperations,
-    since: date | None,
-    clock: AgreedClock,
-    limits: MaintenanceLimits,
-    *,
-    dry_run: bool,
-) -> Iterator[Step]:
-    """Compact each day of a raw table that has enough small files.
-
-    Args:
-        since: Days before this arrival date expire, and are not compacted; None if no day expires.
-        clock: The clock that is checked before each compaction.
-        limits: How many small files are enough.
-
-    Raises:
-        ClocksDisagree: The clocks differ.
-    """
-    due = due_days(table, since, clock, limits)
-
-    def compact_day(day: str) -> None:
-        rows, _, size = totals(due[day])
-        operations.compact(day, size // max(1, rows))
-
-    yield from compact_each(due, compact_day, clock, dry_run=dry_run)
 
 
 def compact_each(
@@ -64,7 +35,6 @@ def compact_each(
 
     Args:
         due: The small files by the name of their part.
-        compact_one: Compacts the part with that name.
         clock: The clock that is checked before each compaction: by this machine's clock delta-rs deletes log
             entries, and replaced files are later deleted.
 
@@ -88,9 +58,13 @@ def compact_each(
 def due_days(
     table: PositionedTable, since: date | None, clock: AgreedClock, limits: MaintenanceLimits
 ) -> Mapping[str, list[ActiveFile]]:
-    """Return the small files of each day that does not expire and has enough of them, oldest day first.
+    """Return the small files of each day of a raw table that has enough of them, oldest day first.
 
-    The arguments and errors are those of `compact`.
+    Args:
+        since: Days before this arrival date expire, and are not compacted; None if no day expires.
+
+    Raises:
+        ClocksDisagree: The clocks differ.
     """
     today = clock.now().date().isoformat()
     files = table.snapshot().active_files()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -13,9 +13,10 @@ from kinesis_assets.errors import CommitFailed, TableUnreachable, TableUnsuitabl
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.data_file import FILE_BYTES
 from kinesis_assets.table.delta.log import log_files
+from kinesis_assets.table.delta.raw_table import writer_properties
 from kinesis_assets.table.delta.version import KEEP_ENTRIES, TableVersion
-from kinesis_assets.table.delta.writer import writer_properties
-from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
+from kinesis_assets.table.maintenance.compaction import compact_each
+from kinesis_assets.table.maintenance.steps import State, Step, done_or_left, totals
 from kinesis_assets.table.policy import (
     DELETED_RETENTION,
     HISTORY_PROPERTIES,
@@ -26,11 +27,12 @@ from kinesis_assets.table.policy import (
 from kinesis_assets.table.store.suitability import not_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
     from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.data_file import ActiveFile
     from kinesis_assets.table.stored_table import StoredTable
 
 
@@ -40,8 +42,7 @@ _CLAIM = "kinesis_assets.maintenance"
 class DeltaOperations:
     """Compaction, vacuum, checkpoints and properties of one table, through delta-rs.
 
-    Args:
-        table: The table; each operation opens its newest version.
+    Each operation opens the newest version of the table, and also raises as its `snapshot`.
     """
 
     def __init__(self, table: StoredTable) -> None:
@@ -52,8 +53,6 @@ class DeltaOperations:
 
         A table with another retention than a new table's, of the log or of deleted files, keeps its own
         values of both.
-
-        Raises as the table's `snapshot`, as do the other methods.
         """
         current = self._version().properties
         differs = any(current.get(name, value) != value for name, value in HISTORY_PROPERTIES.items())
@@ -71,7 +70,7 @@ class DeltaOperations:
                 dict(properties), raise_if_not_exists=False, post_commithook_properties=KEEP_ENTRIES
             )
 
-    def compact(self, arrival_date: str, row_bytes: int) -> tuple[int, int]:
+    def compact(self, arrival_date: str, row_bytes: int) -> None:
         """Merge the small files of one day of a raw table into files of about `FILE_BYTES`, in one commit.
 
         The table is claimed first, because delta-rs accepts two concurrent compactions of the same files,
@@ -82,33 +81,23 @@ class DeltaOperations:
             arrival_date: The day, as an ISO date.
             row_bytes: Mean size of a row in the day's files, in bytes; it bounds memory use.
 
-        Returns:
-            The number of files that were added, and of those that they replace.
-
         Raises:
             CommitFailed: Another commit conflicted with this one; no row was lost or duplicated.
         """
         delta = self._claimed()
         with self._raising(f"the files of {arrival_date} cannot be compacted"):
-            metrics = delta.optimize.compact(
+            delta.optimize.compact(
                 partition_filters=[("arrival_date", "=", arrival_date)],
                 target_size=FILE_BYTES,
                 max_concurrent_tasks=1,
                 writer_properties=writer_properties(row_bytes),
             )
-        return int(metrics["numFilesAdded"]), int(metrics["numFilesRemoved"])
 
     def vacuum(self, *, dry_run: bool) -> list[str]:
         """Delete data files older than `VACUUM_RETENTION` that no version within that time names.
 
         If the table's own retention of deleted files is longer, it applies instead. Folders whose names start
-        with an underscore are not touched.
-
-        Args:
-            dry_run: Return the paths without deleting the files.
-
-        Returns:
-            The paths of the files, relative to the table's folder.
+        with an underscore are not touched. Returns the paths of the files, relative to the table's folder.
 
         Raises:
             CommitFailed: Another commit conflicted with this one; files that were deleted before belonged to
@@ -159,19 +148,16 @@ class DeltaOperations:
     @contextmanager
     def _raising(self, failure: str) -> Iterator[None]:
         """Raise the package's errors in place of those of delta-rs."""
+        uri = self._table.uri
         try:
             yield
         except (DeltaError, OSError) as error:
-            self._raise(failure, error)
-
-    def _raise(self, failure: str, error: DeltaError | OSError) -> NoReturn:
-        if refused := not_writable(self._table.uri, error):
-            raise refused from None
-        if isinstance(error, CommitFailedError):
-            raise CommitFailed(
-                self._table.uri, f"{failure}: {error}. Nothing was changed, run again later"
-            ) from error
-        raise TableUnreachable(self._table.uri, f"{failure}: {error}") from None
+            if refused := not_writable(uri, error):
+                raise refused from None
+            failure = f"{failure}: {error}"
+            if isinstance(error, CommitFailedError):
+                raise CommitFailed(uri, f"{failure}. Nothing was changed, run again later") from error
+            raise TableUnreachable(uri, failure) from None
 
 
 def _hours(table: str, interval: str | None) -> int:
@@ -184,16 +170,25 @@ def _hours(table: str, interval: str | None) -> int:
     return -(-duration // timedelta(hours=1))
 
 
+def compact(
+    due: Mapping[str, Sequence[ActiveFile]], operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
+) -> Iterator[Step]:
+    """Compact each day of a raw table that is due, see `due_days`. Raises as `compact_each`."""
+
+    def compact_day(day: str) -> None:
+        rows, _, size = totals(due[day])
+        operations.compact(day, size // max(1, rows))
+
+    return compact_each(due, compact_day, clock, dry_run=dry_run)
+
+
 def vacuum(
     table: StoredTable, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
     """Delete data files that no recent version of the table names.
 
-    Args:
-        clock: The clock that is checked before.
-
     Raises:
-        ClocksDisagree: The clocks differ.
+        ClocksDisagree: The clocks differ, which is checked before.
     """
     paths = operations.vacuum(dry_run=True)
     if not paths:

@@ -10,6 +10,7 @@ whatever its id.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.maintenance.steps import State, Step
-from kinesis_assets.table.positions.amendments import AMENDMENTS_FOLDER
+from kinesis_assets.table.positions.amendments import AMENDMENTS_FOLDER, amendment_path
 from kinesis_assets.table.positions.positions_chain import (
     ARCHIVE_FOLDER,
     POSITIONS_FOLDER,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits
+    from kinesis_assets.table.positions.positions import Header
     from kinesis_assets.table.positions.positions_chain import PositionsChain
     from kinesis_assets.table.table import PositionedTable
 
@@ -62,12 +64,8 @@ def prune(
 ) -> Iterator[Step]:
     """Delete positions, archive segments, amendments and files of runs that are no longer needed.
 
-    Args:
-        clock: The clock that is checked before each folder.
-        limits: From how many positions files on they are deleted early.
-
     Raises:
-        ClocksDisagree: The clocks differ.
+        ClocksDisagree: The clocks differ, which is checked before each folder.
     """
     for of, found in (
         (POSITIONS_FOLDER, partial(_superseded_positions, table, identity, limits)),
@@ -81,21 +79,22 @@ def prune(
 def prune_folder(
     filesystem: pyarrow.fs.FileSystem, of: str, paths: Iterator[str], *, dry_run: bool
 ) -> Iterator[Step]:
-    """Delete files of a folder.
-
-    Args:
-        paths: The paths of the files, in the order in which they are deleted.
-    """
+    """Delete files of a folder, in the order in which their paths are yielded."""
     bytes_of = {info.path: info.size for info in files_in(filesystem, of)}
     files = size = 0
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         # Batches are deleted in order, so that the next maintenance can continue after an interruption.
         while batch := list(islice(paths, _AT_ONCE)):
             if not dry_run:
-                list(pool.map(filesystem.delete_file, batch))
+                list(pool.map(partial(_delete, filesystem), batch))
             files, size = files + len(batch), size + sum(bytes_of.get(path, 0) for path in batch)
     if files:
         yield Step("prune", of, State.PLANNED if dry_run else State.DONE, 0, files, size)
+
+
+def _delete(filesystem: pyarrow.fs.FileSystem, path: str) -> None:
+    with suppress(FileNotFoundError):  # a run, or another maintenance, deleted it
+        filesystem.delete_file(path)
 
 
 def _superseded_positions(
@@ -109,45 +108,34 @@ def _superseded_positions(
     current = table.snapshot().positions(identity, or_older=True)
     if current is None:
         return
-    kept, found = superseded(
-        files_by_id(table.files, POSITIONS_FOLDER),
-        current.commit_id,
-        partial(_previous_of, table.chain, identity),
-        limits,
-        now,
-    )
-    bases = {_base_of(table.chain, identity, commit_id) for commit_id in (kept, current.commit_id)}
+    header_of = partial(_header_of, table.chain, identity)
+
+    def previous_of(commit_id: int) -> int | None:
+        found = header_of(commit_id)
+        if found is None:
+            return None
+        return commit_id if found.previous is None else found.previous  # the first one has none
+
+    infos = files_by_id(table.files, POSITIONS_FOLDER)
+    kept, found = superseded(infos, current.commit_id, previous_of, limits, now)
+    bases = {header.base for header in map(header_of, (kept, current.commit_id)) if header is not None}
     old = iter([commit_id for commit_id in found if commit_id not in bases])
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while batch := list(islice(old, _AT_ONCE)):
-            # Files of another stream are not deleted.
-            ours = pool.map(partial(_is_of, table.chain, identity), batch)
-            for commit_id, is_ours in zip(batch, ours, strict=True):
-                if is_ours:
+            for commit_id, header in zip(batch, pool.map(header_of, batch), strict=True):
+                if header is not None:  # files of another stream are not deleted
                     yield positions_path(commit_id)
 
 
-def _previous_of(chain: PositionsChain, identity: StreamIdentity, commit_id: int) -> int | None:
-    """Return the predecessor of a positions file, or its own id if it is the first.
+def _header_of(chain: PositionsChain, identity: StreamIdentity, commit_id: int) -> Header | None:
+    """Return the header of a positions file; None if it was pruned, is another stream's, or is damaged.
 
-    Returns None if the file is damaged or another stream's.
+    It is damaged if the process that wrote it was killed.
     """
     try:
-        found = chain.header_at(commit_id, identity.arn)
-    except PositionsUnreadable:  # the process that wrote the file was killed
+        return chain.header_at(commit_id, identity.arn)
+    except PositionsUnreadable:
         return None
-    return commit_id if found.previous is None else found.previous
-
-
-def _base_of(chain: PositionsChain, identity: StreamIdentity, commit_id: int) -> int | None:
-    try:
-        return chain.header_at(commit_id, identity.arn).base
-    except PositionsUnreadable:  # it was pruned before
-        return None
-
-
-def _is_of(chain: PositionsChain, identity: StreamIdentity, commit_id: int) -> bool:
-    return _previous_of(chain, identity, commit_id) is not None
 
 
 def _unnamed_segments(table: PositionedTable, identity: StreamIdentity, now: datetime) -> Iterator[str]:
@@ -191,7 +179,7 @@ def _superseded_amendments(table: PositionedTable, identity: StreamIdentity, now
             break
     old = [commit_id for commit_id in chain if _is_old(commit_id, now)]
     for commit_id in reversed(old[1:]):
-        yield f"{AMENDMENTS_FOLDER}/{commit_id}.json"
+        yield amendment_path(commit_id)
 
 
 def expired_files(filesystem: pyarrow.fs.FileSystem, folder: str, now: datetime) -> Iterator[str]:
@@ -232,7 +220,6 @@ def superseded(
         infos: The files, by commit id, smallest first.
         current: The commit id of the newest commit.
         previous_of: Reads the predecessor of a commit; None if it has none, or the file cannot be used.
-        limits: From how many files on they are deleted early.
         now: The current time, by the clock that was checked.
     """
     since = _kept_since({commit_id: info.size for commit_id, info in infos.items()}, limits, now)
@@ -257,7 +244,6 @@ def _kept_since(bytes_of: Mapping[int, int], limits: MaintenanceLimits, now: dat
 
     Args:
         bytes_of: Sizes of the files in bytes, by commit id, smallest first.
-        limits: How many files are kept at most.
     """
     since, needed = ((now - age).timestamp() for age in (CHAIN_KEPT, CHAIN_NEEDED))
     files = size = 0

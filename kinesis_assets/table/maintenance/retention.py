@@ -85,9 +85,7 @@ def expire(
     Yields:
         The step, if it is due; and a step that is left, if the floor is in the future.
 
-    Raises:
-        CommitFailed: All attempts to commit failed.
-        CommitUnknown: The table cannot be read after an attempt.
+    Raises as `commit_amendment`.
     """
     batch_id = new_id(table.clock)
     floor = wanted
@@ -138,9 +136,8 @@ def lower_floor(
         by: The run or person that is recorded as lowering it.
 
     Raises:
-        InvalidInput: There is no floor, or it is not above that day. Nothing was changed.
-        CommitFailed: All attempts to commit failed.
-        CommitUnknown: The table cannot be read after an attempt.
+        InvalidInput: There is no floor, or it is not above that day. Nothing was changed. Other errors are
+            those of `commit_amendment`.
     """
     batch_id = new_id(table.clock)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from kinesis_assets.table.clocks import AgreedClock, machine_time
 from kinesis_assets.table.commits.commit import claim
 from kinesis_assets.table.delta.raw_table import DeltaFormat
-from kinesis_assets.table.log.rewrite_checks import refuse_rewritten
-from kinesis_assets.table.maintenance.compaction import compact, due_days
-from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
+from kinesis_assets.table.log import refuse_rewritten
+from kinesis_assets.table.maintenance.compaction import due_days
+from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, compact, vacuum
 from kinesis_assets.table.maintenance.pruning import prune
 from kinesis_assets.table.maintenance.retention import NOT_NEEDED, Needed, expire
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State, Step, done_or_left
@@ -50,7 +50,6 @@ def maintain(
         needed: Which of them are kept longer.
         by: The run or person that is recorded as deleting them.
         machine: This machine's clock.
-        limits: From how many files on a step is due.
 
     Yields:
         Each step after it is done. A step that is not due is not yielded.
@@ -90,13 +89,13 @@ def maintain(
         yield from expire(table, identity, since, now, by=by, dry_run=dry_run)
         if since < wanted:
             yield Step("expire", f"before {wanted}", State.LEFT, reason=needed.reason(since))
+    due = due_days(table, since, clock, limits)
     if is_delta:
-        yield from compact(table, operations, since, clock, limits, dry_run=dry_run)
+        yield from compact(due, operations, clock, dry_run=dry_run)
         yield from vacuum(table, operations, clock, dry_run=dry_run)
         if not dry_run:
             yield from checkpoint(table, operations, clock)
     else:
-        due = due_days(table, since, clock, limits)
         yield from iceberg_steps.compact(table, due, clock, dry_run=dry_run)
     yield from prune(table, identity, clock, limits, dry_run=dry_run)
 

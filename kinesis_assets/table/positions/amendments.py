@@ -102,11 +102,7 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 def unfilled(amendment: Amendment | None, shard_id: str, gaps: Iterable[Gap]) -> dict[Gap, Gap]:
-    """Return the part of each gap of a shard that no replay has filled. Filled gaps are left out.
-
-    Args:
-        amendment: The newest amendment; None if there is none.
-    """
+    """Return the part of each gap of a shard that no replay has filled. Filled gaps are left out."""
     if amendment is None:
         return {gap: gap for gap in gaps}
     return {
@@ -119,11 +115,7 @@ def unfilled(amendment: Amendment | None, shard_id: str, gaps: Iterable[Gap]) ->
 def ranges_to_fill(
     amendment: Amendment | None, shards: Mapping[str, ShardPosition]
 ) -> dict[str, dict[Gap, Gap]]:
-    """Return what `unfilled` returns of the gaps that a catch-up is to fill, by shard id.
-
-    Args:
-        amendment: The newest amendment; None if there is none.
-    """
+    """Return what `unfilled` returns of the gaps that a catch-up is to fill, by shard id."""
     found = {
         shard_id: unfilled(amendment, shard_id, [gap for gap in shard.gaps if gap.to_fill])
         for shard_id, shard in shards.items()
@@ -160,15 +152,12 @@ def next_amendment(
     lowered_from: date | None = None,
     clock: Clock = MACHINE_CLOCK,
 ) -> Amendment:
-    """Return a new amendment, which follows another one.
+    """Return a new amendment, which follows another one. For the arguments see also `Amendment`.
 
     Args:
         before: The table's newest amendment; None if it has none.
-        at: Time of the amendment (this machine's clock).
-        by: The Dagster run id or the person that makes it.
-        floor: See `Amendment`. None keeps the value of *before*; the same applies to `cleared` and
-            `accepted`.
-        filled: See `Amendment`; ranges without rows are left out.
+        floor: None keeps the value of *before*; the same applies to `cleared` and `accepted`.
+        filled: Ranges without rows are left out.
         clock: The clock by which the table is written, for the commit id.
     """
     commit_id = new_id(clock)

@@ -18,9 +18,7 @@ class CommitLink:
     """One commit of a chain of positions files or of amendment files.
 
     Attributes:
-        commit_id: The commit id that names the commit's file.
         previous: The commit id of the commit before it; None for the first.
-        batch_id: The batch id of the rows that it added.
         by: The id of the Dagster run, or the name of the person, that made it; None if not recorded.
         added: The ranges whose rows it added, by shard id.
         finished: Those of these shards that are finished after it.

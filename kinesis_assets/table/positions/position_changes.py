@@ -49,11 +49,7 @@ def pack(numbers: Sequence[int]) -> Column:
 
 
 def unpack(column: Column, count: int) -> list[int]:
-    """Decode the numbers of a column.
-
-    Args:
-        column: A column that `pack` returned.
-        count: How many numbers it contains.
+    """Decode the numbers of a column that `pack` returned.
 
     Raises:
         msgspec.ValidationError: The column is damaged or has another count.
@@ -102,11 +98,9 @@ class Changes(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 def changes(
     base: Mapping[str, ShardPosition], shards: Mapping[str, ShardPosition], added: Mapping[str, RangeStats]
 ) -> Changes:
-    """Encode the differences from a base; `apply` decodes them.
+    """Encode the differences of the shards after a commit from a base; `apply` decodes them.
 
-    Args:
-        shards: The shards after the commit.
-        added: The ranges whose rows the commit added, by shard id.
+    The ranges are those whose rows the commit added.
     """
     moved: list[tuple[int, ...]] = []
     ranges: list[tuple[int, ...]] = []
@@ -144,11 +138,8 @@ def apply(
 ) -> tuple[dict[str, ShardPosition], dict[str, RangeStats]]:
     """Return the `shards` and `added` that were passed to `changes`.
 
-    Args:
-        changed: The differences from it.
-
     Raises:
-        msgspec.ValidationError: They are not differences from this base.
+        msgspec.ValidationError: The changes are not from this base.
     """
     ids = list(base)
     shards, added = dict(base), dict(changed.added_whole)

@@ -292,13 +292,7 @@ def next_positions(
     Args:
         before: The table's newest positions; None if it has none. Those of an older stream with the same name
             have every archived shard.
-        commit_id: See `StreamPositions`. The same applies to the arguments below.
-        batch_id: See there.
-        examined: See there.
-        listed_at: See there.
-        added: See there; ranges without rows are left out.
-        by: See there.
-        adopted: See there.
+        added: See `StreamPositions`, as for the other arguments. Ranges without rows are left out.
     """
     predecessors: tuple[Predecessor, ...] = ()
     provisioned_since = None
@@ -361,9 +355,6 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first fields of a positions file, see `StreamPositions`.
 
     Attributes:
-        format: `FORMAT` of the writer.
-        commit_id: The commit id, which names the file.
-        previous: The commit id of the previous file; None for the first.
         base: The commit id of the base, if the file holds only the changes since it; None if it holds every
             shard.
     """

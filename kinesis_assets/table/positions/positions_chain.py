@@ -72,13 +72,7 @@ class ChainPolicy:
 class PositionsChain:
     """The positions files and the archive of one table.
 
-    Decoded files are cached, so a process usually reads each file once.
-
-    Args:
-        table: The table's URI, for errors.
-        files: Returns the file system of the table's folder.
-        policy: When to write a new base or an archive segment.
-        clock: The clock by which the table is written.
+    Decoded files are cached, so a process usually reads each file once. For the arguments see `Chain`.
     """
 
     def __init__(
@@ -153,7 +147,6 @@ class PositionsChain:
         The log does not point at it yet.
 
         Args:
-            positions: The positions; they name the previous ones.
             retired: Finished shards that are no longer listed, to be archived with one of the next bases.
 
         Raises:
@@ -314,13 +307,7 @@ _MAX_BYTES = 1 << 31
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A part of the archive.
-
-    Attributes:
-        commit_id: The id, which names the file.
-        earlier: The ids of all earlier segments, oldest first.
-        shards: The finished shards by shard id.
-    """
+    """A part of the archive. It names the ids of all earlier segments, oldest first."""
 
     identity: StreamIdentity
     commit_id: int

@@ -53,12 +53,7 @@ class ArchiveEnd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommitRef(NamedTuple):
-    """A commit of the chain of positions.
-
-    Attributes:
-        commit_id: The commit id, which names the positions file.
-        batch_id: The attempt that made the commit.
-    """
+    """A commit of the chain of positions, and the attempt that made it."""
 
     commit_id: int
     batch_id: int
@@ -107,7 +102,6 @@ class _File(Header, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         size: Uncompressed size of `shards`, in bytes.
         shards: The complete positions with their header, as JSON; or with a base, `_Increment` as
             MessagePack. Compressed with zstd, in base64.
-        archive: See `StoredPositions`.
         check: CRC-32 of the uncompressed `_Increment`, without which a damaged number would go unnoticed.
             None without a base.
     """
@@ -121,12 +115,11 @@ class _File(Header, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 class _Increment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The content of a file with a base. It is stored as an array, so the order of the fields is fixed.
 
+    For the fields that are not described here, see `StoredPositions`.
+
     Attributes:
         positions: The positions after the commit, without `shards`, `added` and `predecessors`.
         changes: The changed shards and the ranges whose rows the commit added.
-        down_to_base: See `StoredPositions`.
-        before_base: See `StoredPositions`.
-        repeated: See `StoredPositions`.
     """
 
     positions: StreamPositions
@@ -280,11 +273,8 @@ def compress(whole: bytes) -> bytes:
 def decompress(packed: bytes, size: int) -> bytes:
     """Decompress what `compress` returned.
 
-    Args:
-        size: Uncompressed size, in bytes.
-
     Raises:
-        msgspec.ValidationError: The content is damaged or has another size.
+        msgspec.ValidationError: The content is damaged, or has another uncompressed size in bytes.
     """
     import pyarrow as pa  # noqa: PLC0415  # as above
 

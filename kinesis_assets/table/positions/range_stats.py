@@ -33,8 +33,7 @@ class RangeStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Attributes:
         through: The position at which the next read would start. As for every position, `Position` documents
             which kinds include the record that they name.
-        first_sequence_number: Sequence number of the first row; None if there are no rows.
-        last_sequence_number: Sequence number of the last row; None if there are no rows.
+        first_sequence_number: Sequence number of the first row; None if there are no rows, as for the last.
         bytes: Payload bytes of the rows, without partition keys.
         checksum: Checksum of all rows, see `records.checksum`; 0 if there are no rows.
 
@@ -92,10 +91,7 @@ def with_rows(stats: Mapping[str, RangeStats]) -> dict[str, RangeStats]:
 
 
 def check_rows(stats: Mapping[str, RangeStats]) -> None:
-    """Check that each of some stored ranges has rows.
-
-    Args:
-        stats: The ranges, by shard id.
+    """Check that each of some stored ranges, by shard id, has rows.
 
     Raises:
         msgspec.ValidationError: One has none.
@@ -114,8 +110,7 @@ class ReadingFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         bad_records: Number of rows that are damaged aggregates, kept as they were received.
         outside_hash_range: Number of rows whose hash key belongs to another shard.
-        first_arrival: Approximate arrival timestamp of the first row; None if there are no rows.
-        last_arrival: Approximate arrival timestamp of the last row; None if there are no rows.
+        first_arrival: Approximate arrival timestamp of the first row, as of the last; None without rows.
         millis_behind_latest: Milliseconds from the end of the range to the tip, as the last response reported
             them; None if there was none. See `ShardOutcome` for the lag.
         gaps: Ranges in which records may be missing and which the policy allowed to be skipped.

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
-import pyarrow.fs
-
-from kinesis_assets.table.store.storage import write_new
+from kinesis_assets.table.store.storage import files_in, write_new
 from kinesis_assets.table.store.suitability import not_writable
+
+if TYPE_CHECKING:
+    from kinesis_assets.table.stored_table import StoredTable
 
 HEARTBEATS_FOLDER = "_kinesis/runs"
 """The folder of heartbeats in a table's folder; each is named by its run's id."""
@@ -33,24 +34,15 @@ _ENDED_KEPT = 3600 * 10**9
 _log = logging.getLogger(__name__)
 
 
-class TableWithHeartbeats(Protocol):
-    """A raw or derived table, which may not exist yet."""
-
-    uri: str
-    files: Any
-    """A file system whose root is the table's folder."""
-
-
 class Heartbeat:
     """The heartbeat of one run, written by a separate thread. As a context it ends with the block.
 
     Args:
         seconds: Seconds after which the heartbeat ends by itself, because the run can no longer commit.
-        interval: Seconds between two heartbeats.
     """
 
     def __init__(
-        self, table: TableWithHeartbeats, run_id: str, *, seconds: float, interval: float = INTERVAL
+        self, table: StoredTable, run_id: str, *, seconds: float, interval: float = INTERVAL
     ) -> None:
         self._table = table
         self._path = f"{HEARTBEATS_FOLDER}/{run_id}"
@@ -111,7 +103,7 @@ class Heartbeat:
 
         The age is relative to the newest object, so that clocks are not compared.
         """
-        infos = _listed(self._table)
+        infos = files_in(self._table.files, HEARTBEATS_FOLDER)
         newest = max((info.mtime_ns for info in infos), default=0)
         for info in infos:
             if info.size and info.mtime_ns < newest - _ENDED_KEPT:
@@ -119,7 +111,7 @@ class Heartbeat:
                     self._table.files.delete_file(info.path)
 
 
-def heartbeats(table: TableWithHeartbeats) -> dict[str, str]:
+def heartbeats(table: StoredTable) -> dict[str, str]:
     """Return the last heartbeat of each run that has one, by run id.
 
     A heartbeat is a text that changes with each write, or `ENDED` if the run ended it in an orderly way. Such
@@ -128,10 +120,5 @@ def heartbeats(table: TableWithHeartbeats) -> dict[str, str]:
     Raises:
         OSError: The folder cannot be listed.
     """
-    return {info.base_name: ENDED if info.size else str(info.mtime_ns) for info in _listed(table)}
-
-
-def _listed(table: TableWithHeartbeats) -> list[pyarrow.fs.FileInfo]:
-    selector = pyarrow.fs.FileSelector(HEARTBEATS_FOLDER, allow_not_found=True)
-    infos: list[pyarrow.fs.FileInfo] = table.files.get_file_info(selector)
-    return infos
+    infos = files_in(table.files, HEARTBEATS_FOLDER)
+    return {info.base_name: ENDED if info.size else str(info.mtime_ns) for info in infos}

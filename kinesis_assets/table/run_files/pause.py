@@ -41,7 +41,7 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Attributes:
         format: `_FORMAT` of the writer.
-        at: When (clock of the machine that paused it).
+        at: When, UTC (clock of the machine that paused it).
         command: The whole command that resumes it. Files of format 1 do not have it.
     """
 
@@ -95,13 +95,7 @@ def refuse_paused(stream: str, table: PositionedTable) -> None:
 
 
 def pause(table: PositionedTable, *, reason: str, by: str, at: datetime, command: str = RESUME) -> Pause:
-    """Pause the stream of a table, or replace the reason of its pause.
-
-    Args:
-        table: The table, which exists.
-        by: Who pauses it.
-        at: The time, UTC.
-        command: The command that resumes it.
+    """Pause the stream of a table, which exists, or replace the reason of its pause. See `Pause`.
 
     Raises:
         InvalidInput: The reason is empty or too long.

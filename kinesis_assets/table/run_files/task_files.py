@@ -2,7 +2,7 @@
 
 The folder is the only place that driver and executors are sure to share. A marker asks tasks on any
 machine to stop and to return what they have read. Apart from it, only the log of a run depends on these
-files.
+files. All methods that use them raise OSError if the folder cannot be read or written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.table.store.storage import TableFolder, files_in, write_new
+from kinesis_assets.table.store.storage import files_in, write_new
 
 if TYPE_CHECKING:
     import pyarrow.fs
@@ -61,20 +61,12 @@ class ProgressFiles:
     batch_id: int
 
     def write(self, task: str, progress: Progress) -> None:
-        """Write how far a task is, over what it wrote before.
-
-        Raises:
-            OSError: The folder cannot be written to.
-        """
+        """Write how far a task is, over what it wrote before."""
         with write_new(self.folder.open(), f"{PROGRESS_FOLDER}/{self.batch_id}-{task}") as file:
             file.write(msgspec.json.encode(progress))
 
     def read(self) -> Progress:
-        """Return how far all tasks are that have written a file.
-
-        Raises:
-            OSError: The folder cannot be read.
-        """
+        """Return how far all tasks are that have written a file."""
         files = self.folder.open()
         total = Progress()
         for info in self._files(files):
@@ -84,11 +76,7 @@ class ProgressFiles:
         return total
 
     def delete(self) -> None:
-        """Delete the files.
-
-        Raises:
-            OSError: A file cannot be deleted. Maintenance deletes it later.
-        """
+        """Delete the files. Those that cannot be deleted are left to maintenance."""
         files = self.folder.open()
         for info in self._files(files):
             files.delete_file(info.path)
@@ -104,29 +92,17 @@ STOP_MARKERS_FOLDER = "_kinesis/stops"
 
 @dataclass(frozen=True, slots=True)
 class StopMarker:
-    """An empty file in the table's folder that exists once an attempt has to stop.
-
-    Attributes:
-        folder: The table's folder, which is the only place that driver and executors are sure to share.
-    """
+    """An empty file in the table's folder that exists once an attempt has to stop."""
 
     folder: TableFolder
     batch_id: int
 
     def set(self) -> None:
-        """Ask the attempt's tasks to stop.
-
-        Raises:
-            OSError: The folder cannot be written to.
-        """
+        """Ask the attempt's tasks to stop."""
         write_new(self.folder.open(), self._path).close()
 
     def is_set(self) -> bool:
-        """Return whether the attempt's tasks have to stop.
-
-        Raises:
-            OSError: The folder cannot be read.
-        """
+        """Return whether the attempt's tasks have to stop."""
         try:
             # One request to S3. Arrow's `get_file_info` also lists the folder if the file does not exist.
             self.folder.open().open_input_file(self._path).close()

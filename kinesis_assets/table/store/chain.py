@@ -115,7 +115,6 @@ class Chain(Generic[_Entry]):
         """Yield an entry and those before it, newest first, down to an expected one, which is not read.
 
         Args:
-            newest: The newest entry; None if there is none.
             expected: The commit id of the expected entry, which is not yielded; None for all entries.
             may_restart: Whether a commit may have started the chain again, without the expected entry.
 
@@ -209,11 +208,7 @@ class Chain(Generic[_Entry]):
 
 
 def write_file(files: pyarrow.fs.FileSystem, path: str, content: bytes) -> None:
-    """Write a file of a chain.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write a file of a chain. Raises OSError."""
     with write_new(files, path) as sink:
         sink.write(content)
 
@@ -223,9 +218,7 @@ _MAX_BYTES = 64 << 20
 
 
 class FileCache:
-    """The decoded content of files that never change. It evicts the least recently used, and is
-    thread-safe.
-    """
+    """A thread-safe cache of files that never change, decoded. It evicts the least recently used."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -242,12 +235,7 @@ class FileCache:
             return found[0]
 
     def put(self, commit_id: int, value: Any, size: int) -> None:
-        """Add the content of a file.
-
-        Args:
-            value: The decoded content, which must be immutable.
-            size: Bytes of memory that it occupies.
-        """
+        """Add the decoded content of a file, which must be immutable, and its size in bytes of memory."""
         with self._lock:
             self._bytes += size - self._files.pop(commit_id, (None, 0))[1]
             self._files[commit_id] = (value, size)

@@ -1,23 +1,35 @@
-"""File systems that pass each operation on to another one, which they choose when it begins."""
+"""File systems that pass each operation on to another one, which they choose when it begins.
 
-# ruff: noqa: D102  # the methods are those of pyarrow
+One has a part of a folder elsewhere. The other accesses a bucket with the credentials of an assumed role:
+Arrow and delta-rs get credentials that expire, so its file system is replaced when they are refreshed. A file
+keeps those with which it was opened, and so does a table that delta-rs has opened.
+"""
+
+# the methods are those of pyarrow
 
 from __future__ import annotations
 
+import os
+import threading
 from abc import abstractmethod
+from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs
 
+from kinesis_assets.errors import RoleNotAssumed
+
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kinesis_assets.kinesis.role import AssumedRole
 
 _OWN_FOLDER = "_kinesis"
 """The folder of what this package keeps beside the rows of a table."""
 
 
-class Forwarding(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+class _Forwarding(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
     """Passes each operation on. Files that are open keep the file system with which they were opened."""
 
     @abstractmethod
@@ -73,7 +85,7 @@ class Forwarding(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow
         raise NotImplementedError("objects cannot be appended to")
 
 
-class _TwoPlaces(Forwarding):
+class _TwoPlaces(_Forwarding):
     def __init__(self, folder: pyarrow.fs.FileSystem, rows: pyarrow.fs.FileSystem) -> None:
         self._folder = folder
         self._rows = rows
@@ -85,3 +97,74 @@ class _TwoPlaces(Forwarding):
 def in_two_places(folder: pyarrow.fs.FileSystem, rows: pyarrow.fs.FileSystem) -> pyarrow.fs.SubTreeFileSystem:
     """Return a file system with the folder `_kinesis` of one, and all other paths of another one."""
     return pyarrow.fs.SubTreeFileSystem("", pyarrow.fs.PyFileSystem(_TwoPlaces(folder, rows)))
+
+
+@lru_cache(maxsize=256)
+def store_of(role: AssumedRole, bucket: str, region: str | None = None) -> pyarrow.fs.FileSystem:
+    """Return a file system with the objects of a bucket, which this process keeps.
+
+    Args:
+        region: The region of the bucket; None to ask S3 for it.
+
+    Raises:
+        OSError: The bucket's region cannot be determined.
+    """
+    return pyarrow.fs.PyFileSystem(_Store(role, bucket, region))
+
+
+def options_of(role: AssumedRole) -> dict[str, str]:
+    """Return the options of delta-rs with the credentials that a role has now.
+
+    Raises:
+        RoleNotAssumed: The role cannot be assumed.
+    """
+    credentials = _current(role)
+    return {
+        "AWS_ACCESS_KEY_ID": credentials.access_key,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_key,
+        "AWS_SESSION_TOKEN": credentials.token,
+    }
+
+
+class _Store(_Forwarding):
+    """Passes each operation on to a file system with the credentials that the role has then.
+
+    If the role cannot be assumed, operations raise OSError, as if the store could not be reached.
+    """
+
+    def __init__(self, role: AssumedRole, bucket: str, region: str | None) -> None:
+        self._role = role
+        # As Arrow does for a URI.
+        self._endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        self._region = region
+        if region is None and not self._endpoint:
+            self._region = pyarrow.fs.resolve_s3_region(bucket)
+        self._lock = threading.Lock()
+        self._credentials: Any = None
+        self._opened: pyarrow.fs.S3FileSystem | None = None
+
+    def at(self, path: str) -> pyarrow.fs.FileSystem:
+        del path
+        try:
+            credentials = _current(self._role)
+        except RoleNotAssumed as error:
+            raise OSError(error.reason) from None
+        with self._lock:
+            if self._opened is None or credentials != self._credentials:
+                self._opened = pyarrow.fs.S3FileSystem(
+                    access_key=credentials.access_key,
+                    secret_key=credentials.secret_key,
+                    session_token=credentials.token,
+                    region=self._region,
+                    endpoint_override=self._endpoint,
+                    allow_delayed_open=True,  # as in `TableFolder.open`
+                )
+                self._credentials = credentials
+            return self._opened
+
+
+def _current(role: AssumedRole) -> Any:
+    """Return the credentials that a role has now. Raises `RoleNotAssumed`."""
+    from kinesis_assets.kinesis.role_credentials import credentials_of  # noqa: PLC0415  # loads botocore
+
+    return credentials_of(role).current()

@@ -57,10 +57,6 @@ class TableFolder:
     def at(cls, table: str, role: AssumedRole | None = None) -> TableFolder:
         """Return the folder for a user's path (relative to the working directory) or URI.
 
-        Args:
-            table: The path or URI.
-            role: The role that accesses a folder on S3; None for the credentials of the process.
-
         Raises:
             InvalidInput: The text is neither a valid path nor a URI of a supported kind.
         """
@@ -115,7 +111,7 @@ class TableFolder:
             return in_two_places(replace(self, rows=None).open(), self.rows.open())
         try:
             if self.role is not None and self.bucket is not None:
-                from kinesis_assets.table.store.role_store import store_of  # noqa: PLC0415  # only roles need it
+                from kinesis_assets.table.store.forwarding import store_of  # noqa: PLC0415  # only roles need it
 
                 filesystem = store_of(self.role, self.bucket[0], self.region)
                 path = self.uri.removeprefix("s3://")
@@ -138,7 +134,7 @@ class TableFolder:
         """
         if self.role is None or self.bucket is None:
             return None
-        from kinesis_assets.table.store.role_store import options_of  # noqa: PLC0415  # only roles need it
+        from kinesis_assets.table.store.forwarding import options_of  # noqa: PLC0415  # only roles need it
 
         return options_of(self.role)
 

@@ -12,21 +12,23 @@ text of its errors. A full disk is not among them, because space may become avai
 from __future__ import annotations
 
 import errno
-import os
 import re
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kinesis_assets.errors import RoleNotAssumed, StoreUnsuitable, TableNotWritable, without_secrets
+from kinesis_assets.errors import RoleNotAssumed, StoreUnsuitable, TableNotWritable, TableUnreachable, reason_of, without_secrets
 from kinesis_assets.kinesis.role_credentials import credentials_of
+from kinesis_assets.kinesis.sdk import sdk_session
+from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.store.storage import write_new
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow.fs
 
     from kinesis_assets.kinesis.role import AssumedRole
@@ -42,9 +44,6 @@ def check_conditional_puts(table: str, folder: TableFolder) -> str | None:
     """Put an object twice into a table's folder, each time on the condition that it does not exist.
 
     The object is deleted afterwards. Nothing is put into a folder on a disk.
-
-    Args:
-        table: The table's URI.
 
     Returns:
         Why the store could not be checked; None if it honors the condition, or the folder is on a disk.
@@ -94,9 +93,6 @@ def _client(role: AssumedRole | None) -> Any:
 
     So do its credentials, unless there is a role.
     """
-    session = botocore.session.Session()
-    if role is not None:
-        session.register_component("credential_provider", credentials_of(role))
     config = Config(
         retries={"mode": "standard", "total_max_attempts": 3},
         connect_timeout=10,
@@ -106,8 +102,7 @@ def _client(role: AssumedRole | None) -> Any:
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    # Unlike the other SDKs, Python's reads only AWS_DEFAULT_REGION.
-    return session.create_client("s3", region_name=os.environ.get("AWS_REGION"), config=config)
+    return sdk_session(ClientSettings(role=role)).create_client("s3", config=config)
 
 
 _PROBE = "_kinesis/writable"
@@ -131,11 +126,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>|\bAWS Error (\w+)")
 
 
 def refusal(error: BaseException) -> str | None:
-    """Return why a write was refused, in a few words; None if a retry may succeed.
-
-    Args:
-        error: The error, as raised by Arrow or delta-rs.
-    """
+    """Return why a write was refused, in a few words; None if a retry may succeed."""
     if isinstance(error, OSError) and error.errno is not None:
         return _NUMBERS.get(error.errno)
     text = str(error)
@@ -150,8 +141,6 @@ def not_writable(table: str, error: BaseException, outcome: str = "") -> TableNo
     """Return the error to raise for a write that was refused for good; None if a retry may succeed.
 
     Args:
-        table: The table's URI.
-        error: The error, as raised by Arrow or delta-rs.
         outcome: A sentence about the result for the user, such as "Nothing was committed."
     """
     reason = refusal(error)
@@ -161,11 +150,35 @@ def not_writable(table: str, error: BaseException, outcome: str = "") -> TableNo
     return TableNotWritable(table, f"{failure} Allow this process to write to it, or use another table")
 
 
-def require_writable(table: str, filesystem: pyarrow.fs.FileSystem) -> None:
-    """Write an empty file into a table's folder, to fail before any expensive work.
+def unreachable(table: str, done: str, error: Exception) -> TableUnreachable:
+    """Return the error to raise if something cannot be done to a table, such as "opened"."""
+    advice = error.advice if isinstance(error, RoleNotAssumed) else ""
+    return TableUnreachable(table, f"cannot be {done}: {reason_of(error)}", advice=advice)
+
+
+@contextmanager
+def table_errors(
+    kinds: tuple[type[Exception], ...], table: str, done: str, *, writes: bool = False
+) -> Iterator[None]:
+    """Raise errors of a library as one of the package, without their cause, which may contain credentials.
 
     Args:
-        table: The table's URI.
+        kinds: The errors of the library, and of the credentials that it needs.
+        done: See `unreachable`.
+        writes: Whether that needs the permission to write.
+
+    Raises:
+        TableNotWritable: Writing is refused.
+        TableUnreachable: Another of these errors was raised.
+    """
+    try:
+        yield
+    except kinds as error:
+        raise (not_writable(table, error) if writes else None) or unreachable(table, done, error) from None
+
+
+def require_writable(table: str, filesystem: pyarrow.fs.FileSystem) -> None:
+    """Write an empty file into a table's folder, to fail before any expensive work.
 
     Raises:
         TableNotWritable: Writing is refused. Other errors are ignored: a later attempt may succeed.

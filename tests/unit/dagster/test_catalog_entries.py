@@ -21,7 +21,7 @@ from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.metrics import CATALOG_LAG
-from kinesis_assets.table.run_files.mirror_state import read_catalog_state, write_catalog_state
+from kinesis_assets.table.run_files.states import read_catalog_state, write_catalog_state
 from support.catalog_tables import Database
 from support.fixtures.metrics import Measurements
 from support.plain_derived import PlainDerived

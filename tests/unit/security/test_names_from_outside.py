@@ -17,7 +17,7 @@ from kinesis_assets.errors import (
     ShardListIncomplete,
 )
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.table.row_conditions import sql_text
+from kinesis_assets.table.row_predicates import sql_text
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

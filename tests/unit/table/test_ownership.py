@@ -57,11 +57,11 @@ def create_by_older_release(table, *identities):
     """Create the table as a release did that did not record the stream."""
     table.create_if_missing()
     for identity in identities:
-        delta = DeltaTable(table.uri)
+        snapshot = table.snapshot()
         positions = freeze_all(
             PositionedTable(f"{table.uri}-{identity.arn[-5:]}"), shards("a"), identity=identity
         )
-        DeltaSnapshot(table, delta).commit([], identity=identity, positions=positions)
+        snapshot.commit([], identity=identity, positions=positions)
     assert owner_of(table) is None
 
 
@@ -167,7 +167,7 @@ def freeze_by_older_release(table, identity, snapshot=None):
     """Commit as a release without owners does, based on the current or an earlier snapshot."""
     elsewhere = PositionedTable(f"{table.uri}-{identity.arn[-5:]}")
     positions = freeze_all(elsewhere, shards("a"), identity=identity)
-    snapshot = snapshot or DeltaSnapshot(table, DeltaTable(table.uri))
+    snapshot = snapshot or table.snapshot()
     snapshot.commit([], identity=identity, positions=positions)
     return positions
 
@@ -215,7 +215,7 @@ def test_positions_that_an_older_release_froze_concurrently_are_used(table, monk
 
 def test_an_older_release_cannot_freeze_a_stream_that_was_frozen_after_it_opened_the_table(table):
     table.create_if_missing()
-    opened = DeltaSnapshot(table, DeltaTable(table.uri))
+    opened = table.snapshot()
     frozen = freeze_all(table, shards("a"))
     with pytest.raises(CommitOvertaken):
         freeze_by_older_release(table, STREAM, opened)
@@ -226,8 +226,7 @@ def test_an_older_release_cannot_freeze_a_stream_that_was_frozen_after_it_opened
 def test_applications_are_read_from_the_log_and_its_checkpoint(filled, checkpoint):
     if checkpoint:
         DeltaTable(filled.uri).create_checkpoint()
-    delta = DeltaTable(filled.uri)
-    DeltaSnapshot(filled, delta).commit([], identity=OTHER_NAME, positions=current_positions(filled))
+    filled.snapshot().commit([], identity=OTHER_NAME, positions=current_positions(filled))
     assert applications(filled.files) == {f"kinesis/{STREAM.arn}", f"kinesis/{OTHER_NAME.arn}"}
 
 

@@ -7,7 +7,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.row_conditions import condition
 from kinesis_assets.table.row_predicates import RowsAfter, passed
 
 SHARD = "it's 'one'; --"
@@ -41,7 +40,7 @@ def test_the_predicate_deletes_exactly_the_rows_after_a_position(rows, position)
     kind, _, rest = position.partition(":")
     place = passed(Position.parse(f"{kind}_SEQUENCE_NUMBER:{rest}"))
     assert place is not None
-    rows.delete(condition(RowsAfter("s", {SHARD: place})))
+    rows.delete(RowsAfter("s", {SHARD: place}).sql)
     found = rows.to_pyarrow_table().to_pylist()
     left = {(row["sequence_number"], row["sub_sequence_number"]) for row in found if row["shard_id"] == SHARD}
     assert left == {(number, sub) for number, sub in ROWS if (int(number), sub) <= place}

@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.dagster.checks.consumer_check import INTERVAL, ConsumerRecord, check_consumer
 from kinesis_assets.dagster.settings.check_settings import ConsumerCheck
-from kinesis_assets.table.run_files.consumer_state import CONSUMER_FILE
+from kinesis_assets.table.run_files.states import CONSUMER_FILE
 from support.daemon import Daemon
 from support.mentions import assert_mentions
 from support.shard_ids import A, B

@@ -17,7 +17,7 @@ from kinesis_assets.dagster.checks.mirror_check import (
 from kinesis_assets.dagster.settings.check_settings import SCANNING, LeaseTableCheck
 from kinesis_assets.errors import LeaseTableFailed
 from kinesis_assets.operations.leases.mirror import LeaseMirror
-from kinesis_assets.table.run_files.mirror_state import MirrorState
+from kinesis_assets.table.run_files.states import MirrorState
 from support.daemon import Daemon
 from support.mentions import assert_mentions
 from support.raw_checks import CHECKS

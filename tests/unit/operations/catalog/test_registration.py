@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.operations.catalog import glue_catalog
 from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
 from kinesis_assets.operations.catalog.registration import Done, Registrar, register
-from kinesis_assets.table.run_files.mirror_state import CATALOG_FILE
+from kinesis_assets.table.run_files.states import CATALOG_FILE
 from kinesis_assets.table.table import PositionedTable
 from support.catalog_tables import Database, entry_of
 

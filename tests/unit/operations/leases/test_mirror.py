@@ -14,7 +14,7 @@ from kinesis_assets.operations.leases import mirror as mirror_module
 from kinesis_assets.operations.leases.lease import WHOLE
 from kinesis_assets.operations.leases.lease_table import LeaseTable, region_of
 from kinesis_assets.operations.leases.mirror import LeaseMirror
-from kinesis_assets.table.run_files.mirror_state import MIRROR_FILE, MirrorState, read_mirror_state
+from kinesis_assets.table.run_files.states import MIRROR_FILE, MirrorState, read_mirror_state
 from kinesis_assets.testing import Clock
 from support.aggregates import aggregate_of
 

@@ -13,7 +13,12 @@ import pytest
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
-from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
+from kinesis_assets.table.maintenance.pruning import (
+    CHAIN_KEPT,
+    CHAIN_NEEDED,
+    expired_files,
+    prune_folder,
+)
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, MaintenanceLimits
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, PositionsChain, positions_path
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
@@ -172,3 +177,17 @@ def test_files_of_dead_runs_are_deleted_after_a_day(empty, folder):
     set_age(empty, timedelta(hours=23), f"{folder}/{young}{task}")
     assert steps_of(empty)["prune", folder].files == 1
     assert files_of(empty, f"{folder}/*") == {f"{folder}/{young}{task}"}
+
+
+def test_a_file_that_its_run_deletes_meanwhile_does_not_fail_the_pruning(empty):
+    progress = ProgressFiles(empty.folder, new_id())
+    progress.write("task", Progress())
+
+    def deleted_meanwhile():
+        for path in expired_files(empty.files, PROGRESS_FOLDER, days_from_now(2)):
+            progress.delete()
+            yield path
+
+    (step,) = prune_folder(empty.files, PROGRESS_FOLDER, deleted_meanwhile(), dry_run=False)
+    assert step.files == 1
+    assert files_of(empty, f"{PROGRESS_FOLDER}/*") == set()

@@ -1,24 +1,66 @@
-"""Refuses a table that was restored or overwritten, until an operator accepts its rows.
+"""What a table's log says about its versions, in any format; and which restores and overwrites are refused.
 
-Detects, from the rows, a restore whose log entry another engine has deleted. A restore to a version before
-the newest commit with rows removes all rows of that commit. Other operations that may have removed them
-either leave some of them or are recorded: then no restore is assumed.
+A table that was restored or overwritten is refused until an operator accepts its rows. That is also detected
+from the rows, if another engine has deleted the log entry of the restore: a restore to a version before the
+newest commit with rows removes all rows of that commit. Other operations that may have removed them either
+leave some of them or are recorded: then no restore is assumed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import PositionsUnreadable, TableRewritten
-from kinesis_assets.table.log.entries import Rewrite
 
 if TYPE_CHECKING:
-    from datetime import date
+    from collections.abc import Mapping
+    from datetime import date, datetime
 
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.table import PositionedTable
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One version of the table.
+
+    Attributes:
+        operation: The operation's name, as its writer stored it, such as RESTORE; empty if it is unknown.
+        mode: The mode of a write, such as Overwrite; empty for other operations.
+        at: When the version was written, by the writer's clock; None if that is unknown.
+        transactions: The transactions that it sets: version by application id.
+        changes_rows: Whether it adds or removes rows. A compaction does not.
+        changes_table: Whether it changes the columns, the properties or the protocol.
+    """
+
+    version: int
+    operation: str
+    mode: str
+    at: datetime | None
+    transactions: Mapping[str, int]
+    changes_rows: bool
+    changes_table: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A version that replaced rows of the table.
+
+    Attributes:
+        operation: The operation's name, as its writer stored it.
+        at: When the version was written, by the writer's clock; None if the writer did not store a time.
+    """
+
+    version: int
+    operation: str
+    at: datetime | None
+
+    def __str__(self) -> str:
+        at = "" if self.at is None else f", {self.at:%Y-%m-%dT%H:%M:%SZ}"
+        return f"version {self.version} ({self.operation}{at})"
 
 
 _DELETED = "or one before it, whose entry the log no longer has"
@@ -29,10 +71,7 @@ def unaccepted_rewrites(
 ) -> list[Rewrite]:
     """Return the rewrites after positions that no operator has accepted, newest first.
 
-    If another engine has deleted log entries, the rows are examined instead.
-
-    Args:
-        snapshot: Its newest version.
+    If another engine has deleted log entries, the rows of the newest version are examined instead.
 
     Raises:
         PositionsUnreadable: The amendment that names the accepted version cannot be read.
@@ -77,9 +116,6 @@ def newest_rows_are_missing(
     """Return whether all rows of the newest commit with rows are missing without a recorded explanation.
 
     Rows count as present if a file has no statistics, or if it was compacted from older and newer rows.
-
-    Args:
-        snapshot: Its newest version.
 
     Raises:
         PositionsUnreadable: An amendment cannot be read.

@@ -1,8 +1,10 @@
-"""The state of a mirror of a table outside of it: a file in the table's folder, written after each attempt.
+"""What runs and ticks record about services beside a table: small files in the table's folder.
 
-A mirror is never the truth, and no commit depends on it. There are two: the lease table that has the
-positions of a raw table, and the entry of a table in the AWS Glue Data Catalog. Their files say what the
-mirror has, as far as known, so that nobody has to read the mirror itself to know.
+They are about a lease table that mirrors the positions, about the entry of a table in the AWS Glue Data
+Catalog, and about a consumer. No commit depends on them, and a mirror is never the truth. A file says what
+the other side has, as far as known, so that nobody has to read it there, also when no run is in progress.
+One that is damaged, or is about another lease table, entry or consumer, counts as none. The functions that
+read and write it raise OSError.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from kinesis_assets.retry import Backoff
 from kinesis_assets.table.store.storage import replace_file
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow.fs
 
     from kinesis_assets.table.stored_table import StoredTable
@@ -22,14 +26,15 @@ if TYPE_CHECKING:
 
 MIRROR_FILE = "_kinesis/mirror.json"
 CATALOG_FILE = "_kinesis/catalog.json"
+CONSUMER_FILE = "_kinesis/consumer.json"
 """The paths of the files in a table's folder."""
 
-_MAX_ERROR = 2000
-_MAX_BYTES = 1 << 16
+_MAX_REASON = 2000
+_MAX_BYTES = 1 << 22
 
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the last attempts to write a mirror have achieved.
+    """What the last attempts to write to a service have achieved.
 
     Attributes:
         failed: How many attempts have failed since one succeeded.
@@ -50,12 +55,9 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(
             self,
             failed=self.failed + 1,
-            error=error[:_MAX_ERROR],
+            error=error[:_MAX_REASON],
             failing_since=began if self.failing_since is None else self.failing_since,
         )
-
-
-_State = TypeVar("_State", bound=Attempts)
 
 
 class MirrorState(Attempts, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,48 +123,85 @@ class CatalogState(Attempts, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self.after_failure(str(error), now), at=now)
 
 
-def read_mirror_state(table: PositionedTable, lease_table: str) -> MirrorState:
-    """Return the state of a mirror. A file that is damaged, or of another lease table, counts as none.
+class Fallback(msgspec.Struct, frozen=True):
+    """Why a shard is read with GetRecords.
 
-    Raises:
-        OSError: The file cannot be read.
+    Attributes:
+        since: Since when, in seconds since the epoch.
+        reason: The last known reason.
     """
-    state = _read(table.files, MIRROR_FILE, MirrorState)
-    if state is None or state.lease_table != lease_table:
+
+    since: float
+    reason: str
+
+
+class ConsumerState(msgspec.Struct, frozen=True):
+    """The shards that runs read with GetRecords although the stream has a consumer.
+
+    Attributes:
+        consumer: The name or ARN of the consumer.
+        shards: Why, by shard id.
+    """
+
+    consumer: str
+    shards: dict[str, Fallback]
+
+    def after(self, reasons: Mapping[str, str | None], now: float) -> ConsumerState:
+        """Return the state after some shards were read.
+
+        Args:
+            reasons: Why they were read with GetRecords, by shard id; None if they were read by the consumer.
+            now: The time, in seconds since the epoch.
+        """
+        shards = {shard_id: each for shard_id, each in self.shards.items() if shard_id not in reasons}
+        for shard_id, reason in reasons.items():
+            if reason is not None:
+                before = self.shards.get(shard_id)
+                since = now if before is None else before.since
+                shards[shard_id] = Fallback(since, reason[:_MAX_REASON])
+        return ConsumerState(self.consumer, shards)
+
+
+def read_mirror_state(table: PositionedTable, lease_table: str) -> MirrorState:
+    """Return the state of the mirror in a lease table."""
+    found = _read(table.files, MIRROR_FILE, MirrorState)
+    if found is None or found.lease_table != lease_table:
         return MirrorState(lease_table=lease_table)
-    return state
+    return found
 
 
 def write_mirror_state(table: PositionedTable, state: MirrorState) -> None:
-    """Replace the state of a mirror.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Replace the state of the mirror."""
     replace_file(table.files, MIRROR_FILE, msgspec.json.encode(state))
 
 
 def read_catalog_state(table: StoredTable, entry: str) -> CatalogState:
-    """Return the state of an entry. A file that is damaged, or of another entry, counts as none.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
-    state = _read(table.files, CATALOG_FILE, CatalogState)
-    return CatalogState(entry=entry) if state is None or state.entry != entry else state
+    """Return the state of an entry in the Data Catalog."""
+    found = _read(table.files, CATALOG_FILE, CatalogState)
+    return CatalogState(entry=entry) if found is None or found.entry != entry else found
 
 
 def write_catalog_state(table: StoredTable, state: CatalogState) -> None:
-    """Replace the state of an entry.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Replace the state of the entry."""
     replace_file(table.files, CATALOG_FILE, msgspec.json.encode(state))
 
 
+def read_consumer_state(table: PositionedTable, consumer: str) -> ConsumerState:
+    """Return the state of a consumer."""
+    found = _read(table.files, CONSUMER_FILE, ConsumerState)
+    return ConsumerState(consumer, {}) if found is None or found.consumer != consumer else found
+
+
+def write_consumer_state(table: PositionedTable, state: ConsumerState) -> None:
+    """Replace the state of the consumer."""
+    replace_file(table.files, CONSUMER_FILE, msgspec.json.encode(state))
+
+
+_State = TypeVar("_State", bound=msgspec.Struct)
+
+
 def _read(files: pyarrow.fs.FileSystem, path: str, kind: type[_State]) -> _State | None:
-    """Return the state in a file; None if there is none, or if it is damaged. Raises `OSError`."""
+    """Return the state in a file; None if there is none, or if it is damaged."""
     try:
         with files.open_input_file(path) as source:
             return msgspec.json.decode(source.read(_MAX_BYTES), type=kind)
