@@ -13,7 +13,7 @@ def main() -> None:
     """
     quiet_interrupts()
     try:
-        from kinesis_assets.cli.command_line import run_command_line  # noqa: PLC0415  # its import takes 0.1 s
+        from kinesis_assets.cli.command_line import run_command_line  # its import takes 0.1 s
 
         code = run_command_line()
     except KeyboardInterrupt:

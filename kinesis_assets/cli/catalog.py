@@ -37,7 +37,7 @@ def show(*, asset: str | None, as_json: bool, **stream: Any) -> None:
     Entries whose asset was removed are listed too. The exit code is 0 only if all tables that exist are
     registered.
     """
-    from kinesis_assets.dagster.catalog_status import entries_without_asset, registered_tables  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.dagster.catalog_status import entries_without_asset, registered_tables
 
     project = project_of(**stream)
     assets = project.definitions.get_repository_def().assets_defs_by_key
@@ -59,7 +59,7 @@ def register(*, asset: str | None, force: bool, as_json: bool, **stream: Any) ->
 
     An entry that somebody else made or changed stays as it is, unless --force is given.
     """
-    from kinesis_assets.dagster.catalog_status import registered_tables  # noqa: PLC0415  # as above
+    from kinesis_assets.dagster.catalog_status import registered_tables
 
     project = project_of(**stream)
     assets = project.definitions.get_repository_def().assets_defs_by_key
@@ -69,7 +69,7 @@ def register(*, asset: str | None, force: bool, as_json: bool, **stream: Any) ->
 
 
 def _finish(stream: str, found: Sequence[EntryStatus], *, as_json: bool) -> None:
-    from kinesis_assets.dagster.catalog_status import GOOD, HARMLESS  # noqa: PLC0415  # as above
+    from kinesis_assets.dagster.catalog_status import GOOD, HARMLESS
 
     print_rows([{"stream": stream, **each.facts} for each in found], as_json=as_json)
     if not found:

@@ -7,7 +7,6 @@ import click
 from kinesis_assets.cli.catalog import catalog
 from kinesis_assets.cli.compare import compare
 from kinesis_assets.cli.consumer import consumer
-from kinesis_assets.cli.derived import rebuild, redrive
 from kinesis_assets.cli.doctor import doctor
 from kinesis_assets.cli.infer import infer
 from kinesis_assets.cli.inspect import plan, positions, show
@@ -15,7 +14,7 @@ from kinesis_assets.cli.interrupts import INTERRUPTED
 from kinesis_assets.cli.leases import leases
 from kinesis_assets.cli.local import demo, dev, local
 from kinesis_assets.cli.maintain import maintain
-from kinesis_assets.cli.operations import adopt, catch_up, replay, seek
+from kinesis_assets.cli.operations import adopt, catch_up, rebuild, redrive, replay, seek
 from kinesis_assets.cli.options import FAILED, storage_error
 from kinesis_assets.cli.output import OutputFailed, guard_output
 from kinesis_assets.cli.pause import pause, resume

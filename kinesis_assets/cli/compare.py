@@ -16,8 +16,7 @@ from kinesis_assets.cli.output import print_rows, progress_bar
 if TYPE_CHECKING:
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.operations.compare.result import Differences
-    from kinesis_assets.operations.compare.rules import Rules
+    from kinesis_assets.operations.compare.comparison import Differences, Rules
     from kinesis_assets.operations.compare.stream_range import StreamRange, Window
 
 _UTC = "UTC"
@@ -116,9 +115,8 @@ def compare(
     The stream may run: records that arrive after the end are not expected. Nothing is written. The exit code
     is 0 only if there are records with keys, and no difference.
     """
-    from kinesis_assets.operations.compare.result import no_proof, notes  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.operations.compare.rules import Rules  # noqa: PLC0415
-    from kinesis_assets.operations.compare.stream_range import Window  # noqa: PLC0415
+    from kinesis_assets.operations.compare.comparison import Rules, no_proof, notes
+    from kinesis_assets.operations.compare.stream_range import Window
 
     rules = Rules(keys, stream_keys, values, stream_values, latest_by, where)
     project = project_of(**stream)
@@ -150,16 +148,12 @@ def _compare(
     margin: timedelta | None,
     examples: int,
 ) -> tuple[StreamRange, Differences]:
-    from kinesis_assets.derive.other_tables import read_other_table  # noqa: PLC0415  # as above
-    from kinesis_assets.operations.compare.differences import find_differences  # noqa: PLC0415
-    from kinesis_assets.operations.compare.rules import check_expressions, mentioned  # noqa: PLC0415
-    from kinesis_assets.operations.compare.stream_range import (  # noqa: PLC0415
-        no_records,
-        plan_range,
-        read_range,
-    )
-    from kinesis_assets.spark.pyspark_internals import unlogged_analysis_errors  # noqa: PLC0415
-    from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors  # noqa: PLC0415
+    from kinesis_assets.derive.other_tables import read_other_table
+    from kinesis_assets.operations.compare.comparison import check_expressions, mentioned
+    from kinesis_assets.operations.compare.differences import find_differences
+    from kinesis_assets.operations.compare.stream_range import no_records, plan_range, read_range
+    from kinesis_assets.spark.pyspark_internals import unlogged_analysis_errors
+    from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors
 
     with (
         wrap_spark_errors(f"stream {opened.name}"),
@@ -182,7 +176,7 @@ def _compare(
 
 def _rows(stream: str, planned: StreamRange, found: Differences) -> list[dict[str, Any]]:
     """Return one row for each shard, with its examples, and one for the rows whose shard is not known."""
-    from kinesis_assets.operations.compare.result import Counts  # noqa: PLC0415  # as above
+    from kinesis_assets.operations.compare.comparison import Counts
 
     of_tables = sorted(found.shards.keys() - planned.start.keys(), key=lambda shard: (shard is None, shard))
     return [

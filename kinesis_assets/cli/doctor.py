@@ -43,8 +43,8 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
     Missing events are added. In a bucket, a probe is written and deleted, to check that the store supports
     conditional puts. Nothing else is changed. The exit code is 0 only if no problem is found.
     """
-    from kinesis_assets.operations.doctor.examine import Doctor  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.operations.doctor.finding import Level, facts_of_finding  # noqa: PLC0415
+    from kinesis_assets.operations.doctor.examine import Doctor
+    from kinesis_assets.operations.doctor.finding import Level, facts_of_finding
 
     project = project_of(**stream)
     # Without DAGSTER_HOME there is no instance whose events could be missing.
@@ -52,7 +52,7 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
     with project.open_stream() as opened:
         audit_events: AuditEvents | None = None
         if instance is not None:
-            from kinesis_assets.dagster.event_audit import EventAudit  # noqa: PLC0415  # only with an instance
+            from kinesis_assets.dagster.event_audit import EventAudit  # only with an instance
 
             audit_events = EventAudit(
                 instance,
@@ -76,8 +76,8 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
 
 def _of_catalog(project: StreamProject, opened: OpenStream) -> Iterator[Finding]:
     """Compare the entries in the Data Catalog with the tables, if any table has one."""
-    from kinesis_assets.dagster.catalog_status import entry_findings, registered_tables  # noqa: PLC0415
-    from kinesis_assets.operations.doctor.finding import or_ok  # noqa: PLC0415
+    from kinesis_assets.dagster.catalog_status import entry_findings, registered_tables
+    from kinesis_assets.operations.doctor.finding import or_ok
 
     tables = registered_tables(opened, project.definitions.get_repository_def().assets_defs_by_key)
     if tables:
@@ -88,8 +88,8 @@ def _of_catalog(project: StreamProject, opened: OpenStream) -> Iterator[Finding]
 
 def _totals(opened: OpenStream, instance: dg.DagsterInstance) -> dg.AssetMaterialization:
     """Return the event of the stream as a whole as it is now."""
-    from kinesis_assets.dagster.checks.remembered import sensor_memory  # noqa: PLC0415  # only with an instance
-    from kinesis_assets.dagster.sensor.tick_reports import stream_event  # noqa: PLC0415
+    from kinesis_assets.dagster.checks.remembered import sensor_memory  # only with an instance
+    from kinesis_assets.dagster.sensor.tick_reports import stream_event
 
     now = time.time()
     failing = sensor_memory(instance, opened.names).failing_at(now)
@@ -97,8 +97,8 @@ def _totals(opened: OpenStream, instance: dg.DagsterInstance) -> dg.AssetMateria
 
 
 def _read_rows(opened: OpenStream, files: Sequence[tuple[str, int]]) -> Scan:
-    from kinesis_assets.operations.doctor.row_scan import scan  # noqa: PLC0415
-    from kinesis_assets.spark.session import wrap_spark_errors  # noqa: PLC0415
+    from kinesis_assets.operations.doctor.row_scan import scan
+    from kinesis_assets.spark.session import wrap_spark_errors
 
     spark = opened.start_spark()
     with wrap_spark_errors(f"stream {opened.name}"):

@@ -47,8 +47,8 @@ def _rows(current: StreamPositions, amendment: Amendment | None) -> Iterator[dic
 
 
 def _position_row(shard_id: str, shard: ShardPosition, amendment: Amendment | None) -> dict[str, Any]:
-    from kinesis_assets.ingest.idle_shards import safe_until  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.table.positions.amendments import ranges_to_fill  # noqa: PLC0415  # as above
+    from kinesis_assets.ingest.idle_shards import safe_until
+    from kinesis_assets.table.positions.amendments import ranges_to_fill
 
     safe = safe_until(shard, ranges_to_fill(amendment, {shard_id: shard}).get(shard_id, {}).values())
     return {
@@ -94,9 +94,9 @@ def plan(*, as_json: bool, **stream: Any) -> None:
     effect beyond the run. If the stream is paused, a row says so. The exit code is 0 only if nothing would be
     refused.
     """
-    from kinesis_assets.dagster.setting_effects import setting_effects  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.ingest.preview import Effect, preview_run  # noqa: PLC0415
-    from kinesis_assets.table.run_files.pause import read_pause  # noqa: PLC0415
+    from kinesis_assets.dagster.setting_effects import setting_effects
+    from kinesis_assets.ingest.preview import Effect, preview_run
+    from kinesis_assets.table.run_files.pause import read_pause
 
     project = project_of(**stream)
     with project.open_stream() as opened:
@@ -135,7 +135,7 @@ def show(*, as_json: bool, **stream: Any) -> None:
 
     Defaults are included. Values of environment variables and templates are inserted, and secrets are masked.
     """
-    from kinesis_assets.dagster.components.effective_settings import component_yaml, effective_settings  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.dagster.components.effective_settings import component_yaml, effective_settings
 
     component = effective_settings(project_of(**stream, quiet_spark=False))
     click.echo(json.dumps(component) if as_json else component_yaml(component), nl=as_json)

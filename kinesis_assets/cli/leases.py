@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kinesis_assets.dagster.stream import OpenStream
-    from kinesis_assets.operations.leases.consumer import ConsumerShard
     from kinesis_assets.operations.leases.lease_table import LeaseTable
+    from kinesis_assets.operations.leases.starts import ConsumerShard
 
 IN_DYNAMODB, IN_FILES = ("kcl", "redpanda"), ("spark", "flink", "json")
 
@@ -102,8 +102,8 @@ def import_(
     row is added, and nothing of the consumer is changed. If it is still alive, or if anything that it stores
     is not understood, nothing is changed.
     """
-    from kinesis_assets.kinesis.position import Position  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.operations.leases.take_over import facts_of_import, take_over  # noqa: PLC0415
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.operations.leases.take_over import facts_of_import, take_over
 
     needed, other = ("--lease-table", "--path") if consumer in IN_DYNAMODB else ("--path", "--lease-table")
     given = {"--lease-table": lease_table, "--path": path}
@@ -156,7 +156,7 @@ def export(
     Pause the stream and stop the application first. Each lease is written on the condition that nobody has
     changed it. Afterwards the stream stays paused; start the application.
     """
-    from kinesis_assets.operations.leases.hand_over import facts_of_export, hand_over  # noqa: PLC0415  # as above
+    from kinesis_assets.operations.leases.hand_over import facts_of_export, hand_over
 
     connection = _connection(options)
     project = project_of(**options)
@@ -183,9 +183,9 @@ def _connection(options: dict[str, Any]) -> dict[str, str | None]:
 
 def _lease_table(opened: OpenStream, name: str, connection: Mapping[str, str | None]) -> LeaseTable:
     """Return a table, by default with the region and the credentials of the stream."""
-    from kinesis_assets.kinesis.role import AssumedRole, default_session_name  # noqa: PLC0415  # as above
-    from kinesis_assets.kinesis.settings import ClientSettings  # noqa: PLC0415
-    from kinesis_assets.operations.leases.lease_table import LeaseTable, region_of  # noqa: PLC0415
+    from kinesis_assets.kinesis.role import AssumedRole, default_session_name
+    from kinesis_assets.kinesis.settings import ClientSettings
+    from kinesis_assets.operations.leases.lease_table import LeaseTable, region_of
 
     region = connection["region"] or region_of(name, opened.client.settings.region_name)
     profile = connection["profile"] or opened.kinesis.profile_name
@@ -199,15 +199,12 @@ def _from_table(
     opened: OpenStream, consumer: str, table: LeaseTable, failover_time: float
 ) -> Mapping[str, ConsumerShard]:
     """Return where a consumer is whose positions are in a table that does not change."""
-    from kinesis_assets.operations.leases import lease, other_consumers  # noqa: PLC0415  # as above
+    from kinesis_assets.operations.leases import lease, other_consumers
 
     identity = opened.client.describe().identity
     module = other_consumers if consumer == "redpanda" else lease
     items = table.items_at_rest(
-        opened.name,
-        partial(module.signs_of_life, identity=identity),
-        seconds=failover_time,
-        sleep=time.sleep,
+        opened.name, partial(module.signs_of_life, identity=identity), seconds=failover_time, sleep=time.sleep
     )
     if consumer == "redpanda":
         return other_consumers.of_redpanda(items, identity)
@@ -217,8 +214,8 @@ def _from_table(
 
 def _from_files(opened: OpenStream, consumer: str, path: str) -> Mapping[str, ConsumerShard]:
     """Return where a consumer is whose positions are in files."""
-    from kinesis_assets.operations.leases.other_consumers import of_flink, of_json, of_spark  # noqa: PLC0415  # as above
-    from kinesis_assets.table.store.storage import TableFolder  # noqa: PLC0415
+    from kinesis_assets.operations.leases.other_consumers import of_flink, of_json, of_spark
+    from kinesis_assets.table.store.storage import TableFolder
 
     if consumer == "spark":
         return of_spark(TableFolder.at(path, opened.role), opened.name)

@@ -21,7 +21,7 @@ def demo() -> None:
     Each one must be in the table exactly once.
     """
     _require("demo", "h2", "uvicorn", "duckdb", "duckdb_extension_delta")
-    from kinesis_assets.demo.run import run_demo  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.demo.run import run_demo
 
     sys.exit(0 if run_demo() else FAILED)
 
@@ -34,7 +34,7 @@ def dev(port: int) -> None:
     Run it in the project's folder.
     """
     _require("demo", "h2", "uvicorn", "dagster_webserver")
-    from kinesis_assets.demo.dev import run_dev  # noqa: PLC0415
+    from kinesis_assets.demo.dev import run_dev
 
     project = Path.cwd()
     if not (project / "workspace.yaml").is_file():
@@ -47,7 +47,7 @@ def dev(port: int) -> None:
 def local(port: int) -> None:
     """Serve the embedded stream, a Kinesis endpoint in memory."""
     _require("emulator", "h2", "uvicorn")
-    from kinesis_assets.emulator import serve  # noqa: PLC0415
+    from kinesis_assets.emulator import serve
 
     try:
         serve(port, click.echo)  # which flushes, so that a script can read the URL from a pipe

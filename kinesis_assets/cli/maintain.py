@@ -62,7 +62,7 @@ def maintain(
     deleted if this machine's clock and the service's differ by more than an hour.
     """
     if floor is not None or properties:
-        from kinesis_assets.table.maintenance.set_properties import parse_property  # noqa: PLC0415  # as below
+        from kinesis_assets.table.maintenance.set_properties import parse_property
 
         day, given = _date(floor), dict(map(parse_property, properties))
         _by_hand(project_of(**stream), day, given, by, dry_run=dry_run, as_json=as_json)
@@ -81,11 +81,7 @@ def maintain(
 
 def _steps(project: StreamProject, *, given: bool, dry_run: bool) -> Iterator[dict[str, Any]]:
     """Perform the due steps of the stream's tables, or of the derived table that was given instead."""
-    from kinesis_assets.dagster.jobs.maintenance import (  # noqa: PLC0415  # each command imports only what it needs
-        derived_steps,
-        run_maintenance,
-        step_row,
-    )
+    from kinesis_assets.dagster.jobs.maintenance import derived_steps, run_maintenance, step_row
 
     with project.open_stream() as opened:
         try:
@@ -112,7 +108,7 @@ def _derived(opened: OpenStream) -> DerivedTable | None:
     Raises:
         InvalidInput: It is, and has an option that is only for raw tables.
     """
-    from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
+    from kinesis_assets.derive.derived_table import DerivedTable
 
     format_ = opened.settings.derived_in(opened.names.raw_key.path[-1], opened.aws_settings)
     table = DerivedTable(opened.table.uri, role=opened.role, format=format_)
@@ -138,9 +134,9 @@ def _by_hand(
     as_json: bool,
 ) -> None:
     """Make the changes that the maintenance job never makes."""
-    from kinesis_assets.dagster.jobs.maintenance import step_row  # noqa: PLC0415
-    from kinesis_assets.table.maintenance.retention import lower_floor  # noqa: PLC0415
-    from kinesis_assets.table.maintenance.set_properties import set_properties  # noqa: PLC0415
+    from kinesis_assets.dagster.jobs.maintenance import step_row
+    from kinesis_assets.table.maintenance.retention import lower_floor
+    from kinesis_assets.table.maintenance.set_properties import set_properties
 
     steps = []
     with project.open_stream() as opened:

@@ -1,8 +1,9 @@
-"""`catch-up`, `seek`, `replay` and `adopt`: what an operator does beside runs."""
+"""`catch-up`, `seek`, `replay`, `adopt`, `rebuild` and `redrive`: what an operator does beside runs."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ from kinesis_assets.cli.options import (
     dagster_instance,
     json_option,
     project_of,
+    stream_option,
     stream_options,
     user_name,
 )
@@ -46,9 +48,9 @@ def catch_up(
     row is added twice, and a gap is cleared in the commit of its last rows. If the command is interrupted,
     run it again: it continues where the last step ended. The exit code is 0 only if all gaps are filled.
     """
-    from kinesis_assets.dagster.in_process import run_catch_up  # noqa: PLC0415
-    from kinesis_assets.operations.catch_up import jump  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.operations.seek.run import facts_of_moves  # noqa: PLC0415
+    from kinesis_assets.dagster.in_process import run_catch_up
+    from kinesis_assets.operations.catch_up import jump
+    from kinesis_assets.operations.seek.run import facts_of_moves
 
     project, name = project_of(**stream), user_name(by)
     if apply:
@@ -100,9 +102,9 @@ def seek(
     Moving forward skips records and records the gap. Moving back deletes the rows after the new position in
     the same commit, and the next run lands them again.
     """
-    from kinesis_assets.kinesis.position import Position  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.operations.seek.run import facts_of_moves  # noqa: PLC0415
-    from kinesis_assets.operations.seek.run import seek as set_positions  # noqa: PLC0415
+    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.operations.seek.run import facts_of_moves
+    from kinesis_assets.operations.seek.run import seek as set_positions
 
     if all_shards == bool(shard_ids):
         raise InvalidInput("give either --shard or --all-shards")
@@ -149,8 +151,8 @@ def replay(start: str, end: str | None, shard_ids: tuple[str, ...], *, as_json: 
 
     No position is moved, and no row is added twice. The exit code is 0 only if the whole range could be read.
     """
-    from kinesis_assets.dagster.in_process import run_replay  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.operations.replay.outcome import ReplayWindow  # noqa: PLC0415
+    from kinesis_assets.dagster.in_process import run_replay
+    from kinesis_assets.operations.replay.outcome import ReplayWindow
 
     ReplayWindow.of(start, end)  # raises before Spark is started
     project = project_of(**stream)
@@ -172,10 +174,63 @@ def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
     For a table with rows but no positions, such as a copy, this computes the positions from the rows. For a
     table that was restored or overwritten, it accepts the change. No row is changed.
     """
-    from kinesis_assets.operations.adopt import adopt as adopt_rows  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.operations.adopt import facts_of_adoption  # noqa: PLC0415
+    from kinesis_assets.operations.adopt import adopt as adopt_rows
+    from kinesis_assets.operations.adopt import facts_of_adoption
 
     project = project_of(**stream)
     with project.open_stream() as opened:
         result = adopt_rows(opened.client, opened.table, by=user_name(by), apply=apply)
     print_plan(project.stream, facts_of_adoption(result), applied=apply, as_json=as_json)
+
+
+@click.command()
+@stream_option
+@click.option("--asset", required=True, help="Asset key of a derived table of the stream.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Only make the asset the owner of the table, because it was renamed. No row is changed.",
+)
+@by_option
+@apply_option
+@json_option
+def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: bool, as_json: bool) -> None:
+    """Start a derived table again.
+
+    Its rows are deleted, and its next run derives all rows of its source again. This also accepts a changed
+    key or by, another owner, a restored table, and a missing position. What was derived from rows that the
+    source no longer has is lost: lost_rows is their number, if it is known. The tables in below consume this
+    one, so they must start again too.
+    """
+    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.jobs.rebuild import rebuild_asset
+
+    project = StreamProject.of_folder(stream, Path.cwd())
+    assets = project.definitions.get_repository_def().assets_defs_by_key
+    with project.open_stream() as opened:
+        facts = rebuild_asset(opened, assets, asset, by=user_name(by), take_over=take_over, apply=apply)
+    print_plan(project.stream, [facts], applied=apply, as_json=as_json)
+
+
+@click.command()
+@stream_option
+@click.option("--asset", required=True, help="Asset key of a typed table of the stream.")
+@by_option
+@apply_option
+@json_option
+def redrive(*, stream: str, asset: str, by: str | None, apply: bool, as_json: bool) -> None:
+    """Decode the bad records of a table again.
+
+    Do this after its schema or an expression was corrected. Those that can be decoded now become rows of the
+    table, each exactly once and by the same rules as new records. The others stay as they are, with their new
+    reason. Without --apply, the records are decoded too, and the result is only reported: how many could be
+    decoded, and why the others cannot.
+    """
+    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.jobs.redrive import redrive_asset
+
+    project = StreamProject.of_folder(stream, Path.cwd())
+    assets = project.definitions.get_repository_def().assets_defs_by_key
+    with project.open_stream() as opened, progress_bar("decoding bad records", as_json=as_json):
+        facts, _ = redrive_asset(opened, assets, asset, by=user_name(by), apply=apply)
+    print_plan(project.stream, [facts], applied=apply, as_json=as_json)

@@ -145,7 +145,7 @@ def project_of(
         InvalidInput: Neither the options nor the Dagster project of the current directory define the stream,
             or the options exclude each other.
     """
-    from kinesis_assets.dagster.in_process import StreamProject  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.dagster.in_process import StreamProject
 
     given = {name: value for name, value in options.items() if value is not None}
     if both := [*given.keys() & settings.keys()]:
@@ -169,7 +169,7 @@ def dagster_instance() -> dg.DagsterInstance:
 
     The end of the command closes it.
     """
-    import dagster as dg  # noqa: PLC0415
+    import dagster as dg
 
     context = click.get_current_context()
     if not os.environ.get("DAGSTER_HOME"):

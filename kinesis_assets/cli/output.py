@@ -109,19 +109,15 @@ def progress_bar(title: str, *, as_json: bool) -> Iterator[None]:
     """Show a bar while the context is entered, if standard output and standard error are a terminal.
 
     It is indeterminate until the tasks of Spark report how far they are, see `run_log`. Maintenance has none.
-
-    Args:
-        title: What is done.
-        as_json: The command prints JSON.
     """
     if as_json or not (sys.stdout.isatty() and sys.stderr.isatty()):
         yield
         return
-    from rich.console import Console  # noqa: PLC0415  # only on a terminal
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-    from rich.progress import Progress as Bar  # noqa: PLC0415
+    from rich.console import Console  # only on a terminal
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
 
-    from kinesis_assets.dagster.steps.run_log import progress_shown_by  # noqa: PLC0415
+    from kinesis_assets.dagster.steps.run_log import progress_shown_by
 
     columns = (
         SpinnerColumn(),

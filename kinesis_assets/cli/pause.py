@@ -35,7 +35,7 @@ def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
     seek, replay and derived tables still work. Records that expire while the stream is paused are lost; the
     output has the earliest time at which that may happen. The command works while Kinesis cannot be reached.
     """
-    from kinesis_assets.table.run_files import pause as pauses  # noqa: PLC0415  # each command imports only what it needs
+    from kinesis_assets.table.run_files import pause as pauses
 
     project = project_of(**stream)
     with project.open_stream() as opened:
@@ -55,7 +55,7 @@ def pause(*, reason: str, by: str | None, as_json: bool, **stream: Any) -> None:
 @json_option
 def resume(*, as_json: bool, **stream: Any) -> None:
     """Continue the runs of a paused stream. The output has the pause that this ends, if there was one."""
-    from kinesis_assets.table.run_files import pause as pauses  # noqa: PLC0415  # as above
+    from kinesis_assets.table.run_files import pause as pauses
 
     project = project_of(**stream)
     with project.open_stream() as opened:
@@ -97,8 +97,8 @@ def _safe_until(opened: OpenStream) -> datetime | None:
         TableMissing: There is no table.
         TableOfAnotherStream: The table belongs to another stream.
     """
-    from kinesis_assets.ingest.idle_shards import safe_until  # noqa: PLC0415  # as above
-    from kinesis_assets.ingest.plan import gaps_to_fill  # noqa: PLC0415  # as above
+    from kinesis_assets.ingest.idle_shards import safe_until
+    from kinesis_assets.ingest.plan import gaps_to_fill
 
     snapshot = opened.table.snapshot()
     try:
@@ -118,7 +118,7 @@ def _safe_until(opened: OpenStream) -> datetime | None:
 
 def _positions(opened: OpenStream, snapshot: TableSnapshot) -> StreamPositions | None:
     """Return the positions of the stream, which its table identifies if Kinesis cannot be reached."""
-    from kinesis_assets.kinesis.client import StreamClient  # noqa: PLC0415  # as above
+    from kinesis_assets.kinesis.client import StreamClient
 
     # One attempt: an outage must not delay a pause.
     client = StreamClient(str(opened.client.address), opened.client.settings, attempts=1)

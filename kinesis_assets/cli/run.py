@@ -38,9 +38,9 @@ def run(shard_ids: tuple[str, ...], *, as_json: bool, **stream: Any) -> None:
 
     The exit code is 0 only if every shard is committed or finished.
     """
-    from kinesis_assets.kinesis.start_positions import checked_starts  # noqa: PLC0415  # as below
-    from kinesis_assets.spark.session import prepare  # noqa: PLC0415  # each command imports only what it needs
-    from kinesis_assets.table.run_files.pause import refuse_paused  # noqa: PLC0415
+    from kinesis_assets.kinesis.start_positions import checked_starts
+    from kinesis_assets.spark.session import prepare
+    from kinesis_assets.table.run_files.pause import refuse_paused
 
     project, instance = project_of(**stream), dagster_instance()
     with project.open_stream() as opened:

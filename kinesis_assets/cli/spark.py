@@ -33,10 +33,7 @@ def spark(context: click.Context, port: int, *, archive: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from kinesis_assets.spark.server import (  # noqa: PLC0415  # each command imports only what it needs
-        SparkServer,
-        make_archive,
-    )
+    from kinesis_assets.spark.server import SparkServer, make_archive
 
     if archive:
         click.echo(make_archive())
@@ -68,7 +65,7 @@ def environment(archive: Path, python: str) -> None:
     are installed here, but not this package, which each run sends itself. Executors need Python in the same
     version as the run. Prints what was packed.
     """
-    from kinesis_assets.spark.packages import pack_environment  # noqa: PLC0415  # as above
+    from kinesis_assets.spark.packages import pack_environment
 
     for requirement in pack_environment(archive, python):
         click.echo(requirement)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.source import Source
-    from kinesis_assets.derive.source_commits import SourceCommit
 
 MAX_COMMITS = 200
 
@@ -53,21 +52,23 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
         TableOfAnotherSource: The position belongs to another table.
         TableUnreachable: A file cannot be read at present.
     """
+    created = source.snapshot.created
     if cursor is None:
-        return Backlog(_created(source), None) if source.snapshot.data_files() else Backlog(None)
+        return Backlog(created, None) if source.snapshot.data_files() else Backlog(None)
     cursor = source.accepted(cursor)
     commits = source.commits_since(cursor, max_commits)
     deleted = tuple(str(each) for commit in commits if commit.rewound for each in commit.deleted)
     has_more = sum(not commit.amends for commit in commits) >= max_commits
     if cursor.history is not None:
-        since = _created(source) if cursor.history < 0 else time_of_id(cursor.history)
+        since = created if cursor.history < 0 else time_of_id(cursor.history)
         return Backlog(since, None, has_more, deleted)
     if has_more:
         # The first commit that is not consumed came after the last one that is.
-        since = _created(source) if cursor.commit is None else time_of_id(cursor.commit)
+        since = created if cursor.commit is None else time_of_id(cursor.commit)
         return Backlog(since, len(commits), has_more, deleted)
     for number, commit in enumerate(commits):
-        if _has_news(source, commit):
+        (counted,) = source.with_rows([commit])
+        if counted.rows or counted.replaced:  # others, such as one of an idle shard, may be left
             return Backlog(time_of_id(commit.id), len(commits) - number, deleted=deleted)
     return Backlog(None, deleted=deleted)
 
@@ -85,13 +86,3 @@ def first_unconsumed_date(source: Source, cursor: Cursor) -> date | None:
     if cursor.history is not None:
         files += source.ranked_files(Selection(above=cursor.history))
     return min((each.file.partition[str(source.date_column)] for each in files), default=None)
-
-
-def _has_news(source: Source, commit: SourceCommit) -> bool:
-    """Return whether a commit added or replaced rows. Others, such as one of an idle shard, may be left."""
-    (counted,) = source.with_rows([commit])
-    return bool(counted.rows or counted.replaced)
-
-
-def _created(source: Source) -> float:
-    return source.snapshot.created

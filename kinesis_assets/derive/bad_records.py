@@ -18,7 +18,8 @@ from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, adding_order, read
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
 from kinesis_assets.derive.source_tables import ErrorsSource
-from kinesis_assets.derive.upsert import matching, removed_files
+from kinesis_assets.derive.upsert import matching
+from kinesis_assets.derive.write import removed_files
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.arrow_steps import map_in_arrow
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.source import Source
-    from kinesis_assets.derive.upsert import ChangedRows
+    from kinesis_assets.derive.write import ChangedRows
 
 FOUND_BY = RowOrder(BATCH_COLUMN, ())
 """The order of the rows of a table: that of the commits that added them."""
@@ -143,13 +144,7 @@ def in_source(
     if present is None:
         rows = rows.withColumns({name: F.lit(None).cast(types[name]) for name in others})
     else:
-        found = present.select(
-            *(F.col(name).alias(f"__{name}") for name in by), *(f"`{name}`" for name in others)
-        )
-        same = F.lit(True)
-        for name in by:
-            same &= F.col(name).eqNullSafe(F.col(f"__{name}"))
-        rows = rows.join(found, same, "left").drop(*(f"__{name}" for name in by))
+        rows = matching(rows, present.select(*by, *(f"`{name}`" for name in others)), by, "left")
     return _ordered(rows.select(*(f"`{name}`" for name in types), FOUND_COLUMN))
 
 
@@ -220,9 +215,7 @@ def without_records(
     snapshot.refuse_irreplaceable()
     files = _files_with_errors(snapshot)
     names = {field["name"] for field in snapshot.schema["fields"]}
-    by = [
-        name for name in by if name in names
-    ]  # without documents, the table lacks the column of their numbers
+    by = [name for name in by if name in names]  # a table without documents has no column of their numbers
     present = read(spark, snapshot, files, columns=[*by, "error"], with_place=True)
     bad = present.where(F.col("error").isNotNull())
     places = cache(matching(bad, records, by, "left_semi").select(FILE_COLUMN, POSITION_COLUMN))

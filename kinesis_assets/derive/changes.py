@@ -8,12 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
-from pyspark.errors import (
-    AnalysisException,
-    PySparkAttributeError,
-    PySparkTypeError,
-    PySparkValueError,
-)
+from pyspark.errors import AnalysisException, PySparkAttributeError, PySparkTypeError, PySparkValueError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType
@@ -22,19 +17,10 @@ from kinesis_assets.derive.bad_records import without_records
 from kinesis_assets.derive.data_files import PLACE, RecordCounts
 from kinesis_assets.derive.derivation import CheckedRows, Rollup, Router, Upsert
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
-from kinesis_assets.derive.rollup import (
-    FIRST_ARRIVAL,
-    first_arrivals,
-    incomplete_groups,
-    incomplete_rows,
-    other_group,
-    rolled_up,
-    rows_of_groups,
-    touched_groups,
-    with_first_arrival,
-)
+from kinesis_assets.derive.rollup import group_changes
 from kinesis_assets.derive.row_order import ORDER_COLUMN
-from kinesis_assets.derive.upsert import ChangedRows, stored_rows, upserted, with_order
+from kinesis_assets.derive.upsert import stored_rows, upserted, with_order
+from kinesis_assets.derive.write import ChangedRows
 from kinesis_assets.errors import InvalidInput, KinesisAssetsError
 from kinesis_assets.spark.carried_column import carried, carry, with_carried
 from kinesis_assets.spark.pyspark_internals import is_remote, is_spark_3
@@ -131,37 +117,19 @@ def changes_of(
             roll-up, a roll-up returns a group that it was not given, Spark cannot analyze the transformation
             or the condition of an upsert, or a key has an empty text in a partition column.
     """
-    transform, mode, uri = derivation.transform, derivation.mode, table.uri
+    mode = derivation.mode
     with caching() as cache:
         if isinstance(mode, Rollup):
-            _check_groups(uri, source, mode.by)
-            nulled = table.columns_in_log(derivation.partition_by)
-            # Spark does not merge the small partitions of a shuffle in a cached DataFrame itself.
-            tasks = shuffle_tasks(spark, rows.bytes)
-            groups = cache(touched_groups(spark, source, rows, mode.by, nulled).coalesce(tasks))
-            source_rows = rows_of_groups(spark, source, groups, mode.by, nulled)
-            checked = _transformed(spark, uri, transform, source_rows)
-            new = cache(with_null_for_empty(checked.rows, nulled).coalesce(tasks))
-            incomplete = lacking = None
-            if set(mode.by) <= set(new.columns):  # otherwise they are refused
-                _check_returned_groups(uri, new, groups, mode.by)
-                if source.expiry_column is not None:
-                    _check_returned_names(uri, new)
-                    arrivals = cache(first_arrivals(spark, source, groups, mode.by, nulled))
-                    new = with_first_arrival(new, arrivals, mode.by)
-                    if present is not None:
-                        incomplete = incomplete_groups(spark, present, arrivals, mode.by, source)
-            if incomplete is not None:
-                incomplete = cache(incomplete)
-                lacking = incomplete_rows(incomplete, mode.by)
-            of_groups = partial(
-                rolled_up,
+            new, of_groups, lacking = group_changes(
                 spark,
-                new=new,
-                groups=groups,
-                by=mode.by,
+                source,
+                rows,
+                mode.by,
+                lambda found: _transformed(spark, table.uri, derivation.transform, found).rows,
+                table=table.uri,
+                present=present,
+                nulled=table.columns_in_log(derivation.partition_by),
                 cache=cache,
-                incomplete=None if lacking is None else incomplete,
             )
             yield StepChanges(CheckedRows(new), plan=of_groups, lacking=lacking)
             return
@@ -296,28 +264,6 @@ def _check_condition(table: str, rows: DataFrame, condition: str | None) -> None
         ) from error
 
 
-def _check_returned_groups(table: str, new: DataFrame, groups: DataFrame, by: Sequence[str]) -> None:
-    """Check that new rows replace those of their groups."""
-    other = other_group(new, groups, by)
-    if other is not None:
-        raise InvalidInput(
-            f"table {table}: by: the function returned rows of the group {other}, but it was given no rows "
-            "with these values, so those of the group that it was given would stay beside them. Nothing was "
-            "written. Return the columns of by unchanged, or compute them in a table that is the upstream of "
-            "the roll-up"
-        )
-
-
-def _check_returned_names(table: str, new: DataFrame) -> None:
-    """Check that new rows have no column that each roll-up of a table whose rows expire gets."""
-    if FIRST_ARRIVAL in map(str.lower, new.columns):
-        raise InvalidInput(
-            f"table {table}: the function returns {FIRST_ARRIVAL}, which each roll-up of a raw table, or of "
-            "a derived one with retention_days, has for the first date of a group. Nothing was written. "
-            "Rename the column"
-        )
-
-
 def _with_valid_texts(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Return rows whose texts in some columns are UTF-8, as they are stored, so that these are compared."""
     for field in rows.schema:
@@ -349,18 +295,3 @@ def refuse_empty_keys(table: DerivedTable, rows: DataFrame, derivation: Derivati
                 f"Nothing was written. Return another value, as by coalesce(nullif({name}, ''), 'none'), or "
                 f"null for rows without a key, or leave {name} out of partition_by"
             )
-
-
-def _check_groups(table: str, source: Source, by: Sequence[str]) -> None:
-    """Check that a source has the columns of a roll-up, and that their values can be compared."""
-    types = {field["name"]: field["type"] for field in source.snapshot.schema["fields"]}
-    if missing := [name for name in by if name not in types]:
-        raise InvalidInput(
-            f"table {table}: by: the source {source.uri} has no column {', '.join(missing)}. Nothing was "
-            f"written. Its columns are {', '.join(types)}"
-        )
-    if nested := [name for name in by if not isinstance(types[name], str)]:
-        raise InvalidInput(
-            f"table {table}: by: the values of {', '.join(nested)} have parts, so they cannot be compared. "
-            "Nothing was written. Add columns with these parts to the source"
-        )

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.store.storage import TableFolder
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
 PLACE = ("shard_id", "sequence_number")
 """The columns that say which record it is, where rows have them."""
 
@@ -117,8 +119,6 @@ rounded."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """The names that a Delta property can list without quotes."""
-
-_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class DerivedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -374,11 +374,11 @@ def listed_columns(columns: Iterable[pa.Field]) -> list[str]:
     """
     fields = list(columns)
     bounded = {*bounded_columns(fields)}
-    return [field.name for field in fields if field.name in bounded or _is_listed_struct(field)]
-
-
-def _is_listed_struct(column: pa.Field) -> bool:
-    return pa.types.is_struct(column.type) and _PLAIN_NAME.fullmatch(column.name) is not None
+    return [
+        field.name
+        for field in fields
+        if field.name in bounded or (pa.types.is_struct(field.type) and _PLAIN_NAME.fullmatch(field.name))
+    ]
 
 
 def bounded_columns(columns: Iterable[pa.Field]) -> list[str]:

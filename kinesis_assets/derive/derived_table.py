@@ -1,11 +1,11 @@
 """A derived table: a table whose log points at an entry with how much of its source it has consumed.
 
-Its format opens and creates it, and makes one attempt to commit, see `DerivedFormat`. That of Delta Lake is
-here. Its log points at the entry by a transaction.
+Its format opens and creates it, see `DerivedFormat`. That of Delta Lake is here. Its log points at the entry
+by a transaction.
 
-Refuses a derived table whose rows may not be those before its position, until it is rebuilt. A RESTORE
-reverts files but not transactions, so the position is ahead of the rows afterwards, as in
-`table.delta.log`. A copy of the rows has no position at all.
+A table whose rows may not be those before its position is refused until it is rebuilt. A RESTORE reverts
+files but not transactions, so the position is ahead of the rows afterwards, as in `table.delta.log`. A
+copy of the rows has no position at all.
 """
 
 from __future__ import annotations
@@ -303,17 +303,19 @@ class DerivedFormat(ABC):
             present: The version of the table that has them or gets them; None for a new table.
         """
 
-    @abstractmethod
     def steps_before(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
         """Perform the steps of a maintenance that come before those of all formats, and yield each of them.
 
         Raises:
             ClocksDisagree: The clocks differ.
         """
+        del clock, dry_run
+        yield from ()
 
-    @abstractmethod
     def steps_after(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
         """Perform the steps that come after compaction. Yields and raises as `steps_before`."""
+        del clock, dry_run
+        yield from ()
 
 
 class _DeltaSnapshot(TableVersion, DerivedSnapshot):
@@ -444,13 +446,11 @@ class DeltaDerived(DerivedFormat):
         del present
         return arrow_schema(schema)
 
-    def steps_before(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
-        """Perform no step: files stay readable after a vacuum for as long as their versions do."""
-        del clock, dry_run
-        yield from ()
-
     def steps_after(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
-        """Delete files that no version names, and write a checkpoint of the log, see `DerivedFormat`."""
+        """Delete files that no version names, and write a checkpoint of the log, see `DerivedFormat`.
+
+        After a vacuum, files stay readable for as long as their versions do.
+        """
         operations = DeltaOperations(self._table)
         yield from vacuum(self._table, operations, clock, dry_run=dry_run)
         if not dry_run:

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.derive.commit import commit, until_not_overtaken
 from kinesis_assets.derive.commit_entry import Expiry, Floor
-from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
+from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest
 from kinesis_assets.derive.policy import DeletedRows, Deletion
-from kinesis_assets.derive.read import check_rows_read, rows_of_file
-from kinesis_assets.derive.write import writing_job
+from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.write import rewritten
 from kinesis_assets.errors import (
     CommitFailed,
     CursorConflict,
@@ -34,7 +34,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id, time_of_id
-from kinesis_assets.table.data_file import REWRITTEN_FILES, WITHOUT_PARTITIONS
+from kinesis_assets.table.data_file import WITHOUT_PARTITIONS
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.maintenance.steps import State, Step, totals
 
@@ -272,8 +272,11 @@ def _rows_by_batch(table: DerivedTable, files: Sequence[TableFile]) -> Counter[i
         if file.rows is not None and batch is not None and batch == file.greatest[BATCH_COLUMN]:
             found[batch] += file.rows
             continue
-        for rows in _read(table, file, pa.schema({BATCH_COLUMN: pa.int64()})):
-            found.update(rows[BATCH_COLUMN].drop_null().to_pylist())
+        try:
+            for rows in rows_of_file(table.files, file, pa.schema({BATCH_COLUMN: pa.int64()})):
+                found.update(rows[BATCH_COLUMN].drop_null().to_pylist())
+        except (OSError, pa.ArrowException) as error:
+            raise TableUnreachable(table.uri, f"{file.path} cannot be read: {error}") from None
     return found
 
 
@@ -282,24 +285,13 @@ def _written(
 ) -> tuple[list[DerivedFile], Counter[int]]:
     """Write files again without the rows that have expired, and count these by batch id."""
     snapshot = table.snapshot()
-    job = writing_job(table, snapshot.file_schema, snapshot.partition_by, batch_id)
-    writer = DerivedFileWriter(replace(job, compression=REWRITTEN_FILES))
-    kind = job.schema.field(floor.column).type
+    kind = snapshot.file_schema.field(floor.column).type
     first = floor.first if pa.types.is_date(kind) else datetime.combine(floor.first, time())
     found: Counter[int] = Counter()
-    read = 0
-    for file in files:
-        for rows in _read(table, file, job.schema):
-            read += rows.num_rows
-            old = pc.fill_null(pc.less(rows[floor.column], pa.scalar(first, kind)), False)
-            found.update(rows.filter(old)[BATCH_COLUMN].drop_null().to_pylist())
-            writer.write(rows.filter(pc.invert(old)))
-    check_rows_read(table.uri, files, read)
-    return writer.close(), found
 
+    def kept(rows: pa.RecordBatch) -> pa.RecordBatch:
+        old = pc.fill_null(pc.less(rows[floor.column], pa.scalar(first, kind)), False)
+        found.update(rows.filter(old)[BATCH_COLUMN].drop_null().to_pylist())
+        return rows.filter(pc.invert(old))
 
-def _read(table: DerivedTable, file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from rows_of_file(table.files, file, schema)
-    except (OSError, pa.ArrowException) as error:
-        raise TableUnreachable(table.uri, f"{file.path} cannot be read: {error}") from None
+    return rewritten(snapshot, files, batch_id, kept), found

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER
 from kinesis_assets.derive.data_files import BATCH_COLUMN
-from kinesis_assets.derive.derived_table import (
-    SOURCE_PROPERTY,
-    DerivedFormat,
-    DerivedSnapshot,
-    DerivedTable,
-)
+from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedFormat, DerivedSnapshot, DerivedTable
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.format import DerivedIn
@@ -104,16 +99,11 @@ class IcebergDerived(DerivedFormat):
         return with_ids(arrow_schema(schema), evolved(None, schema))
 
     def steps_before(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
-        """Delete files that no snapshot names, see `DerivedFormat`.
+        """Delete files that no snapshot names, see `DerivedFormat`. Commits expire snapshots.
 
         Readers may still use what the later steps remove, so that is left for the next maintenance.
         """
         yield from iceberg_steps.vacuum(self._table, clock, dry_run=dry_run)
-
-    def steps_after(self, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
-        """Perform no step: commits expire snapshots."""
-        del clock, dry_run
-        yield from ()
 
 
 def format_in(catalog: IcebergCatalog, uri: str, role: AssumedRole | None) -> SourceFormat:

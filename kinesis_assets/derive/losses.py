@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.derived_table import DerivedSnapshot
-    from kinesis_assets.derive.source import RankedFile, Source
-    from kinesis_assets.derive.source_commits import SourceCommit
+    from kinesis_assets.derive.source import RankedFile, Source, SourceCommit
     from kinesis_assets.errors import TableError
 
 

@@ -1,22 +1,19 @@
 """The maintenance of a derived table: it merges small files, and deletes what nothing can need any more.
 
+Every step is a commit of its own, or deletes files that nothing refers to. A process that dies between two
+steps leaves the rest to the next maintenance. Positions do not change, and rows only expire, see
+`derive.expiry`. So tables that are derived from this one go on exactly where they were, unless they are
+further behind than the entries that are kept: these fail with `SourceCommitsMissing`.
+
 delta-rs accepts a compaction although another commit has replaced the same files since, which doubles rows.
 And if every other commit refused a compaction, it would never succeed while a table gets rows every few
 seconds. So the files are written first, with the same rows and batch ids. They are then committed through a
 version that still has all files that they replace, and only if no other commit came after that version.
 
-Deletes commit entries, the files that they name, and heartbeats that nothing can need any more. A
-consumer of the table reads the entries from the newest one back to the one at its position, a roll-up also
+A consumer of the table reads the entries from the newest one back to the one at its position, a roll-up also
 the files with the rows that these commits replaced, and a table of errors those with the records that they
 separated. Entries are kept as long as positions of a raw table. The deletions that an upsert remembers are
-those that the newest entry names, see `derive.remembered_deletions`. A consumer that is further behind misses
-one of them, and fails with `SourceCommitsMissing`.
-
-Performs the due maintenance of a derived table, in the order of its steps. Every step is a commit of its
-own, or deletes files that nothing refers to. A process that dies between two steps leaves the rest to the
-next maintenance. Positions do not change, and rows only expire, see `derive.expiry`. So tables that are
-derived from this one go on exactly where they were, unless they are further behind than the entries that are
-kept.
+those that the newest entry names, see `derive.remembered_deletions`.
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter, defaultdict
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -40,25 +36,18 @@ from kinesis_assets.derive.data_files import (
     ERRORS_FOLDER,
     GROWTH_FOLDER,
     DerivedFile,
-    DerivedFileWriter,
     statistics_of,
 )
 from kinesis_assets.derive.derived_table import refuse_rewritten
 from kinesis_assets.derive.expiry import expire
-from kinesis_assets.derive.read import check_rows_read, rows_of_file
 from kinesis_assets.derive.remembered_deletions import forget
-from kinesis_assets.derive.write import writing_job
-from kinesis_assets.errors import (
-    CommitFailed,
-    PositionsUnreadable,
-    TableUnreachable,
-    TableUnsuitable,
-)
+from kinesis_assets.derive.write import rewritten
+from kinesis_assets.errors import CommitFailed, PositionsUnreadable, TableUnreachable, TableUnsuitable
 from kinesis_assets.table.clocks import AgreedClock, machine_time
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE, check_files
 from kinesis_assets.table.commits.commit_loop import commit_until_known
-from kinesis_assets.table.data_file import REWRITTEN_FILES, WITHOUT_PARTITIONS, partition_folder
+from kinesis_assets.table.data_file import WITHOUT_PARTITIONS, partition_folder
 from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
 from kinesis_assets.table.maintenance.pruning import (
     CHAIN_NEEDED,
@@ -127,7 +116,7 @@ def compact_partition(table: DerivedTable, partition: str) -> None:
     if len(files) > 1 or not all(file.is_in_folder for file in files):
         small = [file for file in files if file.size < SMALL_BYTES]
         large = [file for file in files if file.size >= SMALL_BYTES]
-        new = [*_merged(snapshot, small, batch_id), *_moved(snapshot, large, batch_id)]
+        new = [*rewritten(snapshot, small, batch_id), *_moved(snapshot, large, batch_id)]
         _replace(table, files, new, batch_id)
 
 
@@ -167,26 +156,6 @@ def _moved(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int)
     except (OSError, pa.ArrowException) as error:
         raise TableUnreachable(table.uri, f"its files cannot be moved to folders: {error}") from None
     return copies
-
-
-def _merged(snapshot: DerivedSnapshot, files: Sequence[TableFile], batch_id: int) -> list[DerivedFile]:
-    """Write the rows of some files to new files, without committing them."""
-    table = snapshot.table
-    partition_by = snapshot.partition_by
-    schema = snapshot.file_schema
-    job = writing_job(table, schema, partition_by, batch_id)
-    writer = DerivedFileWriter(replace(job, compression=REWRITTEN_FILES))
-    read = 0
-    try:
-        for file in files:
-            for rows in rows_of_file(table.files, file, schema):
-                read += rows.num_rows
-                writer.write(rows)
-        written = writer.close()
-    except (OSError, pa.ArrowException) as error:
-        raise TableUnreachable(table.uri, f"its small files cannot be merged: {error}") from None
-    check_rows_read(table.uri, files, read)
-    return written
 
 
 def _replace(

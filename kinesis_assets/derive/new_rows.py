@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.cursor import Cursor, Records
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.losses import Missing
-    from kinesis_assets.derive.source import RankedFile, Source
-    from kinesis_assets.derive.source_commits import SourceCommit
+    from kinesis_assets.derive.source import RankedFile, Source, SourceCommit
 
 
 Recorded = Callable[["Cursor"], "Sequence[int]"]

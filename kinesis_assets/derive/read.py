@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Selection
 from kinesis_assets.derive.row_order import ORDER_COLUMN
-from kinesis_assets.errors import DataFileInvalid
 from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.spark.session import parallelism
 
@@ -83,10 +82,9 @@ def read(
     size = sum(file.size for file in files)
     groups = groups_of_files(files, max(parallelism(spark), size // TASK_BYTES)) or [[]]
     numbers = spark.range(0, len(groups), 1, len(groups))
-    task = _reading(version.folder, groups, columns_read, selection, batch_column)
+    task = _reading(version.folder, groups, columns_read, selection, batch_column, with_place=with_place)
     if with_place:
         fields = fields.add(FILE_COLUMN, IntegerType()).add(POSITION_COLUMN, LongType())
-        task = _reading_places(version.folder, groups, columns_read)
     if order is not None:
         task = adding_order(task, order)
         fields = fields.add(ORDER_COLUMN, StringType())
@@ -135,15 +133,31 @@ def _reading(
     schema: pa.Schema,
     selection: Selection,
     batch_column: str | None,
+    *,
+    with_place: bool,
 ) -> ArrowStep:
     """Return the function that reads the files of each task number."""
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filesystem = folder.open()
-        for _, file in files_of_groups(numbers, groups):
-            yield from rows_of_file(filesystem, file, schema, selection, batch_column)
+        for number, file in files_of_groups(numbers, groups):
+            rows = rows_of_file(filesystem, file, schema, selection, batch_column)
+            yield from _with_places(rows, number) if with_place else rows
 
     return run
+
+
+def _with_places(batches: Iterator[pa.RecordBatch], file: int) -> Iterator[pa.RecordBatch]:
+    """Add the place of each row to all rows of a file."""
+    position = 0
+    for rows in batches:
+        places = [
+            pa.repeat(pa.scalar(file, pa.int32()), rows.num_rows),
+            pa.array(np.arange(position, position + rows.num_rows), pa.int64()),
+        ]
+        names = [*rows.schema.names, FILE_COLUMN, POSITION_COLUMN]
+        yield pa.RecordBatch.from_arrays([*rows.columns, *places], names)
+        position += rows.num_rows
 
 
 def adding_order(step: ArrowStep, order: RowOrder) -> ArrowStep:
@@ -151,28 +165,6 @@ def adding_order(step: ArrowStep, order: RowOrder) -> ArrowStep:
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return map(order.adder(), step(numbers))
-
-    return run
-
-
-def _reading_places(
-    folder: TableFolder, groups: Sequence[Sequence[tuple[int, TableFile]]], schema: pa.Schema
-) -> ArrowStep:
-    """Return the function that does the same, and adds each row's place."""
-
-    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        filesystem = folder.open()
-        for number, file in files_of_groups(numbers, groups):
-            position = 0
-            for rows in rows_of_file(filesystem, file, schema):
-                places = [
-                    pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows),
-                    pa.array(np.arange(position, position + rows.num_rows), pa.int64()),
-                ]
-                yield pa.RecordBatch.from_arrays(
-                    [*rows.columns, *places], [*schema.names, FILE_COLUMN, POSITION_COLUMN]
-                )
-                position += rows.num_rows
 
     return run
 
@@ -216,17 +208,6 @@ def rows_of_file(
                     rows = rows.filter(selected)
                 if rows.num_rows:
                     yield rows
-
-
-def check_rows_read(table: str, files: Sequence[TableFile], read: int) -> None:
-    """Check the number of rows that were read from all rows of some files."""
-    logged = [file.rows for file in files if file.rows is not None]
-    if len(logged) == len(files) and sum(logged) != read:
-        raise DataFileInvalid(
-            table,
-            f"{len(files)} files have {read} rows, but its log says {sum(logged)}. Nothing was changed. "
-            "Rebuild the table",
-        )
 
 
 def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) -> pa.BooleanArray | None:

@@ -154,11 +154,7 @@ def emptied(
 
 
 def restarted(
-    source: Source,
-    present: DerivedSnapshot,
-    columns: dict[str, Any],
-    definition: Definition,
-    by: str | None,
+    source: Source, present: DerivedSnapshot, columns: dict[str, Any], definition: Definition, by: str | None
 ) -> DerivedCommit | None:
     """Delete the rows of a table that is to get other columns; or, if it has none, replace its columns.
 

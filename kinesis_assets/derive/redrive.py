@@ -49,14 +49,9 @@ from kinesis_assets.derive.schema import (
     table_schema,
 )
 from kinesis_assets.derive.source_tables import open_source
-from kinesis_assets.derive.upsert import ChangedRows, matching, stored_rows, upserted
-from kinesis_assets.derive.write import write, writing_job
-from kinesis_assets.errors import (
-    CursorConflict,
-    InvalidInput,
-    LandingFailed,
-    UpsertOvertaken,
-)
+from kinesis_assets.derive.upsert import matching, stored_rows, upserted
+from kinesis_assets.derive.write import ChangedRows, write, writing_job
+from kinesis_assets.errors import CursorConflict, InvalidInput, LandingFailed, UpsertOvertaken
 from kinesis_assets.metrics import DERIVED_REDRIVEN_RECORDS, DERIVED_ROWS, TABLE, measure
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.carried_column import carry

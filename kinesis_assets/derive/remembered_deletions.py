@@ -26,15 +26,14 @@ from kinesis_assets.derive.data_files import DELETIONS_FOLDER, DerivedFileWriter
 from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.schema import table_schema
-from kinesis_assets.derive.upsert import ChangedRows
-from kinesis_assets.derive.write import write, writing_job
+from kinesis_assets.derive.write import ChangedRows, write, writing_job
 from kinesis_assets.errors import CursorConflict, TableUnreachable, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
-from kinesis_assets.table.maintenance.steps import State, Step
+from kinesis_assets.table.maintenance.steps import State, Step, totals
 from kinesis_assets.table.store.storage import files_in
 
 if TYPE_CHECKING:
@@ -194,7 +193,7 @@ def forget(
     if not old and not due:
         return
     gone = [*old, *(file for small in due for file in small)]
-    step = Step("forget", DELETIONS_FOLDER, State.DONE, sum(file.rows for file in old), *_size(gone))
+    step = Step("forget", DELETIONS_FOLDER, State.DONE, totals(old)[0], *totals(gone)[1:])
     if dry_run:
         yield replace(step, state=State.PLANNED)
         return
@@ -232,7 +231,3 @@ def _forgotten(table: DerivedTable, deletions: RememberedDeletions, now: datetim
         and file.path in written
         and written[file.path] < before
     ]
-
-
-def _size(files: Sequence[DeletionFile]) -> tuple[int, int]:
-    return len(files), sum(file.size for file in files)

@@ -1,4 +1,4 @@
-"""Computes the rows of groups again: which groups changed, their rows, and those that the source has lost.
+"""Computes the rows of the groups of a roll-up again, unless the source has lost some that they were made of.
 
 Only the groups are computed again in which rows were added, replaced or deleted. A group of which rows have
 expired in the source cannot be computed again, and keeps its rows.
@@ -6,18 +6,18 @@ expired in the source cannot be computed again, and keeps its rows.
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import and_
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import DataType, TimestampType
 
-from kinesis_assets.derive.conforming import conformed
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.policy import DeletedRows, Deletion
-from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, read, with_null_for_empty
-from kinesis_assets.derive.upsert import ChangedRows, matching, removed_files, without_place
+from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, read, shuffle_tasks, with_null_for_empty
+from kinesis_assets.derive.upsert import matching
+from kinesis_assets.derive.write import ChangedRows, conformed, removed_files, without_place
+from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,49 +39,106 @@ a raw table it is the arrival date."""
 _NOW = "__now"
 
 
-def touched_groups(
-    spark: SparkSession, source: Source, rows: NewRows, by: Sequence[str], nulled: Sequence[str]
-) -> DataFrame:
-    """Return the groups in which rows were added, replaced or deleted, each once.
+def group_changes(
+    spark: SparkSession,
+    source: Source,
+    rows: NewRows,
+    by: Sequence[str],
+    transformed: Callable[[DataFrame], DataFrame],
+    *,
+    table: str,
+    present: DerivedSnapshot | None,
+    nulled: Sequence[str],
+    cache: Callable[[DataFrame], DataFrame],
+) -> tuple[DataFrame, Callable[[DerivedSnapshot], ChangedRows], DeletedRows | None]:
+    """Compute the groups again in which rows were added, replaced or deleted.
 
     Args:
         source: The version of the source to which the rows belong.
         rows: The new rows, with the files of those that were replaced.
         by: The columns whose values identify a group.
-        nulled: The columns of the table in which an empty text is the same group as null.
+        transformed: Returns rows of the table, from all rows that the source has of some groups.
+        present: The table; None if it does not exist, or is about to lose its rows.
+        nulled: The columns of the table in which an empty text is the same as null.
+
+    Returns:
+        The new rows; what is written to a version of the table; and what the source lacks of groups, which
+        keep their rows.
+
+    Raises:
+        InvalidInput: The source lacks a column of *by*, or has one whose values cannot be compared, or the
+            rows of the table are of a group that was not given, or have the column `FIRST_ARRIVAL`.
     """
-    added = rows.read(spark, columns=by)
+    _check_groups(table, source, by)
+    texts = [name for name in by if name in nulled]
+    # Spark does not merge the small partitions of a shuffle in a cached DataFrame itself.
+    tasks = shuffle_tasks(spark, rows.bytes)
     replaced = read(spark, source.snapshot, rows.replaced, columns=by)
-    return with_null_for_empty(added.unionByName(replaced), nulled).distinct()
+    touched = with_null_for_empty(rows.read(spark, columns=by).unionByName(replaced), texts)
+    groups = cache(touched.distinct().coalesce(tasks))
+
+    def of_source(columns: Sequence[str] | None = None) -> DataFrame:
+        found = read(spark, source.snapshot, source.snapshot.data_files(), columns=columns)
+        return matching(with_null_for_empty(found, texts), groups, by, "left_semi")
+
+    new = cache(with_null_for_empty(transformed(of_source()), nulled).coalesce(tasks))
+    incomplete = lacking = None
+    if set(by) <= set(new.columns):  # otherwise they are refused
+        _check_returned_groups(table, new, groups, by)
+        if (date_column := source.expiry_column) is not None:
+            _check_returned_names(table, new)
+            dated = of_source(list(dict.fromkeys([*by, date_column])))
+            first = _utc_date(dated.schema[date_column].dataType, F.min(f"`{date_column}`"))
+            arrivals = cache(dated.groupBy(*by).agg(first.alias(FIRST_ARRIVAL)))
+            new = matching(new, arrivals, by, "inner")
+            if present is not None:
+                incomplete = _incomplete_groups(spark, present, arrivals, by, source)
+    if incomplete is not None:
+        incomplete = cache(incomplete)
+        if (row := incomplete.first()) is None:
+            incomplete = None
+        else:
+            count, example = incomplete.count(), _named(row, by)
+            lacking = DeletedRows(deletion=Deletion.INCOMPLETE, groups=count, example=example)
+    plan = partial(_rolled_up, spark, new=new, groups=groups, by=by, cache=cache, incomplete=incomplete)
+    return new, plan, lacking
 
 
-def rows_of_groups(
-    spark: SparkSession, source: Source, groups: DataFrame, by: Sequence[str], nulled: Sequence[str]
-) -> DataFrame:
-    """Return all rows of some groups in a version of a source. The arguments are as above."""
-    rows = read(spark, source.snapshot, source.snapshot.data_files())
-    rows = with_null_for_empty(rows, [name for name in by if name in nulled])
-    return matching(rows, groups, by, "left_semi")
+def _check_groups(table: str, source: Source, by: Sequence[str]) -> None:
+    """Check that a source has the columns of a roll-up, and that their values can be compared."""
+    types = {field["name"]: field["type"] for field in source.snapshot.schema["fields"]}
+    if missing := [name for name in by if name not in types]:
+        raise InvalidInput(
+            f"table {table}: by: the source {source.uri} has no column {', '.join(missing)}. Nothing was "
+            f"written. Its columns are {', '.join(types)}"
+        )
+    if nested := [name for name in by if not isinstance(types[name], str)]:
+        raise InvalidInput(
+            f"table {table}: by: the values of {', '.join(nested)} have parts, so they cannot be compared. "
+            "Nothing was written. Add columns with these parts to the source"
+        )
 
 
-def other_group(new: DataFrame, groups: DataFrame, by: Sequence[str]) -> str | None:
-    """Return a group of new rows that is not among those that they were computed for; None without one."""
-    row = matching(new.select(*by), groups, by, "left_anti").first()
-    return None if row is None else _named(row, by)
+def _check_returned_groups(table: str, new: DataFrame, groups: DataFrame, by: Sequence[str]) -> None:
+    """Check that new rows replace those of their groups."""
+    other = matching(new.select(*by), groups, by, "left_anti").first()
+    if other is not None:
+        raise InvalidInput(
+            f"table {table}: by: the function returned rows of the group {_named(other, by)}, but it was "
+            "given no rows with these values, so those of the group that it was given would stay beside "
+            "them. Nothing was written. Return the columns of by unchanged, or compute them in a table that "
+            "is the upstream of the roll-up"
+        )
 
 
-def first_arrivals(
-    spark: SparkSession, source: Source, groups: DataFrame, by: Sequence[str], nulled: Sequence[str]
-) -> DataFrame:
-    """Return the columns *by* and `FIRST_ARRIVAL` of groups. The arguments are as above."""
-    date_column = str(source.expiry_column)
-    columns = list(dict.fromkeys([*by, date_column]))
-    rows = read(spark, source.snapshot, source.snapshot.data_files(), columns=columns)
-    rows = with_null_for_empty(rows, [name for name in by if name in nulled])
-    found = matching(rows, groups, by, "left_semi").groupBy(*by)
-    return found.agg(
-        _utc_date(rows.schema[date_column].dataType, F.min(f"`{date_column}`")).alias(FIRST_ARRIVAL)
-    )
+def _check_returned_names(table: str, new: DataFrame) -> None:
+    """Check that new rows have no column that each roll-up of a table whose rows expire gets."""
+    if FIRST_ARRIVAL in map(str.lower, new.columns):
+        raise InvalidInput(
+            f"table {table}: the function returns {FIRST_ARRIVAL}, which each roll-up of a raw table, or of "
+            "a derived one with retention_days, has for the first date of a group. Nothing was written. "
+            "Rename the column"
+        )
 
 
 def _utc_date(kind: DataType, value: Column) -> Column:
@@ -91,12 +148,7 @@ def _utc_date(kind: DataType, value: Column) -> Column:
     return F.date_from_unix_date(F.floor(F.unix_micros(value) / _DAY).cast("int"))
 
 
-def with_first_arrival(new: DataFrame, arrivals: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Add the first arrival date of its group to each new row of a roll-up."""
-    return _joined(new, arrivals, by)
-
-
-def incomplete_groups(
+def _incomplete_groups(
     spark: SparkSession, snapshot: DerivedSnapshot, arrivals: DataFrame, by: Sequence[str], source: Source
 ) -> DataFrame | None:
     """Return the groups of which the source lacks rows that it had when they were last computed.
@@ -126,18 +178,10 @@ def incomplete_groups(
     else:
         lacks = F.coalesce(FIRST_ARRIVAL, _NOW) < F.lit(source.floor)
     now = arrivals.withColumnRenamed(FIRST_ARRIVAL, _NOW)
-    return _joined(before, now, by).where(lacks).drop(_NOW)
+    return matching(before, now, by, "inner").where(lacks).drop(_NOW)
 
 
-def incomplete_rows(incomplete: DataFrame, by: Sequence[str]) -> DeletedRows | None:
-    """Return what the source lacks of incomplete groups; None if there are none."""
-    first = incomplete.first()
-    if first is None:
-        return None
-    return DeletedRows(deletion=Deletion.INCOMPLETE, groups=incomplete.count(), example=_named(first, by))
-
-
-def rolled_up(
+def _rolled_up(
     spark: SparkSession,
     snapshot: DerivedSnapshot,
     new: DataFrame,
@@ -145,14 +189,14 @@ def rolled_up(
     by: Sequence[str],
     *,
     cache: Callable[[DataFrame], DataFrame],
-    incomplete: DataFrame | None = None,
+    incomplete: DataFrame | None,
 ) -> ChangedRows:
     """Return what replaces the files of a table with rows of some groups.
 
     Args:
         new: The new rows of the groups. They replace all rows of these groups.
         groups: The groups. They are read several times, so they should be cached.
-        incomplete: What `incomplete_groups` returned. These groups keep their rows.
+        incomplete: The groups that keep their rows; None if there are none.
     """
     snapshot.refuse_irreplaceable()
     new = conformed(new, snapshot.schema)
@@ -165,13 +209,6 @@ def rolled_up(
     replaced = cache(matching(present, groups, by, "left_semi").select(FILE_COLUMN, POSITION_COLUMN))
     rows = without_place(new).unionByName(replaced, allowMissingColumns=True)
     return ChangedRows(rows, removed_files(replaced, files))
-
-
-def _joined(rows: DataFrame, values: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Add other columns of the same group to rows whose group has any."""
-    renamed = values.withColumnsRenamed({name: f"__group_{name}" for name in by})
-    same = (F.col(f"`{name}`").eqNullSafe(F.col(f"`__group_{name}`")) for name in by)
-    return rows.join(renamed, reduce(and_, same)).drop(*(f"__group_{name}" for name in by))
 
 
 def _named(row: Row, by: Sequence[str]) -> str:

@@ -30,13 +30,8 @@ from kinesis_assets.derive.schema import (
     table_schema,
 )
 from kinesis_assets.derive.source_tables import open_source
-from kinesis_assets.derive.upsert import ChangedRows
-from kinesis_assets.derive.write import discard, write, writing_job
-from kinesis_assets.errors import (
-    BadRecordsRefused,
-    LandingFailed,
-    SchemaChangeRefused,
-)
+from kinesis_assets.derive.write import ChangedRows, discard, write, writing_job
+from kinesis_assets.errors import BadRecordsRefused, LandingFailed, SchemaChangeRefused
 from kinesis_assets.metrics import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE, measure
 from kinesis_assets.spark.session import SessionInTimeZone, may_be_of_value, spark_errors, wrap_spark_errors
 from kinesis_assets.table.column_schemas import arrow_schema

@@ -1,20 +1,15 @@
-"""The tables that a consumer can read: raw and derived ones, routes of a router, and separated records."""
+"""Opens what a consumer can read, and derived tables, routes of a router and separated records as sources."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
-from heapq import merge
 from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
-from kinesis_assets.derive.added_again import ConsumedRecords
 from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
 from kinesis_assets.derive.data_files import (
@@ -32,13 +27,9 @@ from kinesis_assets.derive.derived_table import (
     refuse_unknown_rows,
 )
 from kinesis_assets.derive.policy import ROUTE_COLUMN, DeletedRows, Deletion
-from kinesis_assets.derive.source import RankedFile, Source, commits_missing
-from kinesis_assets.derive.source_commits import SourceCommit, of_amendment
-from kinesis_assets.errors import (
-    PositionsUnreadable,
-    TableOfAnotherSource,
-    TableUnsuitable,
-)
+from kinesis_assets.derive.raw_source import RawSource
+from kinesis_assets.derive.source import RankedFile, Source, SourceCommit, commits_missing
+from kinesis_assets.errors import PositionsUnreadable, TableOfAnotherSource, TableUnsuitable
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table import log as table_log
 from kinesis_assets.table.column_schemas import schema_of
@@ -52,15 +43,9 @@ if TYPE_CHECKING:
     from datetime import date
 
     from kinesis_assets.derive.commit_entry import DerivedCommit, Floor
-    from kinesis_assets.derive.cursor import Records
     from kinesis_assets.derive.derived_table import DerivedSnapshot
-    from kinesis_assets.derive.source import Arrivals
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.format import SourceFormat
-    from kinesis_assets.table.positions.amendments import Amendment
-    from kinesis_assets.table.positions.positions import StreamPositions
-
-_PARALLEL_READS = 16
 
 
 def open_source(
@@ -98,148 +83,6 @@ def open_source(
     if SOURCE_PROPERTY in snapshot.properties:
         return DerivedSource(snapshot)
     return RawSource(PositionedTable(uri, role=role))
-
-
-class RawSource(Source):
-    """One version of a raw table.
-
-    Raises the errors of `open_source`.
-    """
-
-    batch_column = "batch_id"
-    date_column = "arrival_date"
-    order_columns = RECORD_COLUMNS
-
-    def __init__(self, table: PositionedTable) -> None:
-        snapshot = table.snapshot()
-        super().__init__(snapshot)
-        self._table = table
-        self._positions: StreamPositions | None = None
-        self._amendment: Amendment | None = None
-        owners = snapshot.owners
-        if len(owners) > 1:
-            raise TableUnsuitable(
-                table.uri,
-                f"has positions of several streams: {', '.join(sorted(owners))}. Use a new table for each "
-                "stream, and derive from these",
-            )
-        if not owners:
-            return
-        (owner,) = owners
-        positions = snapshot.positions_of(owner)
-        if positions is not None:
-            table_log.refuse_rewritten(table, snapshot, positions)
-            self._positions, self._amendment = positions, snapshot.amendment(positions.identity)
-
-    @property
-    def end(self) -> Cursor:
-        """The cursor after all rows of this version."""
-        return Cursor(
-            source=self.id,
-            commit=None if self._positions is None else self._positions.commit_id,
-            amendment=None if self._amendment is None else self._amendment.commit_id,
-        )
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether rows stay until an amendment deletes them."""
-        return True
-
-    def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
-        """Return the commits after a cursor, see `Source`."""
-        chain, amendments = self._table.chain, self._table.amendments
-        since = () if self._positions is None else chain.since(self._positions, cursor.commit)
-        try:
-            landed = [SourceCommit(*commit) for commit in islice(since, limit)]
-            amended = [
-                of_amendment(each, None if each.previous is None else amendments.at(each.previous))
-                for each in amendments.since(self._amendment, cursor.amendment)
-            ]
-        except PositionsUnreadable as error:
-            raise commits_missing(self.uri, cursor, str(error)) from error
-        # The order of the two chains among each other is that of their ids, which are drawn from the clock.
-        return list(merge(reversed(landed), reversed(amended), key=attrgetter("id")))
-
-    def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
-        """Return commits with the number of their rows, see `Source`."""
-        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-            return list(pool.map(self._with_rows, commits))
-
-    def _with_rows(self, commit: SourceCommit) -> SourceCommit:
-        if commit.rows is not None:
-            return commit
-        try:
-            added = self._table.chain.positions_at(commit.id).added
-        except PositionsUnreadable as error:
-            raise commits_missing(self.uri, self.end, str(error)) from error
-        return replace(commit, rows=sum(range_.rows for range_ in added.values()), ranges=added)
-
-    def recorded_batches(self) -> tuple[int, ...]:
-        """Return the batch ids of the commits that are recorded, see `Source`."""
-        landed = () if self._positions is None else self._table.chain.since(self._positions, None)
-        recorded: list[list[CommitRef]] = []
-        first = 0
-        for commits in (landed, self._table.amendments.back_from(self._amendment)):
-            newest_first: list[CommitRef] = []
-            try:
-                for each in commits:
-                    newest_first.append(CommitRef(each.commit_id, each.batch_id))  # noqa: PERF401  # keeps what precedes an error
-            except PositionsUnreadable:  # the earlier ones were pruned
-                first = max(first, newest_first[-1].commit_id)
-            recorded.append(newest_first[::-1])
-        # The order of the two chains among each other, as in `commits_since`.
-        merged = merge(*recorded, key=attrgetter("commit_id"))
-        return tuple(each.batch_id for each in merged if each.commit_id >= first)
-
-    @property
-    def floor(self) -> date | None:
-        """The first arrival date of the rows that the table keeps; None if it keeps all."""
-        return None if self._amendment is None else self._amendment.floor
-
-    def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[Records, ...]:
-        """Return the records that commits added again, see `Source`."""
-        if self._positions is None or cursor.commit is None:
-            return ()
-        consumed = ConsumedRecords(self._table, self._positions.identity, cursor)
-        return tuple(
-            records
-            for commit in commits
-            if commit.amends and commit.rows
-            for records in consumed.among(commit.batch_id, commit.ranges)
-        )
-
-    def was_restored(self, after: Cursor, through: Cursor) -> bool:
-        """Return whether a restore was accepted between two positions, see `Source`."""
-        if after.amendment == through.amendment or through.amendment is None:
-            return False
-        before = None if after.amendment is None else self._table.amendments.at(after.amendment).accepted
-        return self._table.amendments.at(through.amendment).accepted != before
-
-    def arrivals(self, commit: SourceCommit, shard_id: str) -> Arrivals:
-        """Return the bounds of the arrival times of a shard's rows that a commit added, see `Source`."""
-        if commit.amends:
-            return None, None
-        chain = self._table.chain
-        try:
-            positions = chain.positions_at(commit.id)
-            through = positions.shards[shard_id].last_arrival
-            if positions.previous is None:
-                return None, through
-            before = chain.positions_at(positions.previous).shards.get(shard_id)
-        except PositionsUnreadable:  # they were pruned
-            return None, None
-        return None if before is None else before.seen_until, through
-
-    def rewound_rows(self, commits: Sequence[SourceCommit]) -> int:
-        """Return how many rows were deleted because positions were set back, see `Source`."""
-        seeks = {commit.batch_id: commit.id for commit in commits if not commit.amends}
-        found = 0
-        for commit in commits:
-            if commit.amends and commit.rewound:
-                shards = self._table.chain.positions_at(seeks[commit.batch_id]).shards
-                rewound = self._table.amendments.at(commit.id).rewound
-                found += sum(shards[shard_id].seeks[-1].rows_removed for shard_id in rewound)
-        return found
 
 
 class DerivedSource(Source):
@@ -346,8 +189,8 @@ class ErrorsSource(DerivedSource):
     """The records that a typed table could not decode, and that its commits have separated.
 
     Its commits are those of the table with such records, and its redrives, each of which names the records
-    that it removes or replaces. Each names the one before it, so others are not
-    read. They are recorded for as long as all commits of the table.
+    that it removes or replaces. Each names the one before it, so others are not read. They are recorded for
+    as long as all commits of the table.
 
     The arguments and errors are those of `DerivedSource`.
     """

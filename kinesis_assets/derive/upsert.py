@@ -32,7 +32,6 @@ none of the values that the newer row has taken over from the one before it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from datetime import date
 from functools import reduce
 from operator import and_
@@ -40,22 +39,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
-from pyspark.sql.types import (
-    DateType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    StringType,
-)
+from pyspark.sql.types import DateType, DoubleType, FloatType, IntegralType, StringType
 
-from kinesis_assets.derive.conforming import conformed
-from kinesis_assets.derive.partial_rows import (
-    filled,
-    has_unknown_values,
-    unknown_columns,
-)
+from kinesis_assets.derive.partial_rows import filled, has_unknown_values, unknown_columns
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, read
 from kinesis_assets.derive.row_order import ORDER_COLUMN
+from kinesis_assets.derive.write import ChangedRows, conformed, removed_files, replaced_file, without_place
 from kinesis_assets.schemas.ddl import UNCHANGED_COLUMN
 from kinesis_assets.spark.carried_column import carried, is_in_order, with_carried
 from kinesis_assets.spark.session import parallelism
@@ -158,7 +147,7 @@ def upserted(
         (is_new & (is_newest | is_buried)) | (F.col(POSITION_COLUMN).isNotNull() & ~is_newest)
     )
     changed = cache(changed.drop(*internal))
-    numbers, buried = changed.agg(F.collect_set(_replaced_file()), F.count(F.when(is_buried, 1))).collect()[0]
+    numbers, buried = changed.agg(F.collect_set(replaced_file()), F.count(F.when(is_buried, 1))).collect()[0]
     return ChangedRows(
         changed.where(~is_buried).drop(_IS_BURIED).unionByName(without_key),
         {number: files[number] for number in sorted(numbers)},
@@ -384,46 +373,10 @@ def _may_contain(file: TableFile, limits: Mapping[str, tuple[Any, Any]]) -> bool
 
 
 def matching(rows: DataFrame, groups: DataFrame, by: Sequence[str], how: str) -> DataFrame:
-    """Return the rows of a DataFrame whose group is, or is not, among some groups. Null is a group too."""
-    others = groups.select(*(F.col(f"`{name}`").alias(f"__group_{name}") for name in by))
+    """Join rows with those of the same group, which some columns identify. Null is a group too.
+
+    With `left_semi` and `left_anti`, the rows whose group is, or is not, among some groups are returned.
+    """
+    others = groups.withColumnsRenamed({name: f"__group_{name}" for name in by})
     same = (F.col(f"`{name}`").eqNullSafe(F.col(f"`__group_{name}`")) for name in by)
-    return rows.join(others, reduce(and_, same), how)
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedRows:
-    """Rows that are not written yet.
-
-    Attributes:
-        rows: The new rows. If files are replaced, the rows of the table that are replaced or deleted are
-            among them: of such a row, only `FILE_COLUMN` and `POSITION_COLUMN` count, its place. A new row
-            has no position, and may have a file, after whose rows it is written.
-        removed: The files of the table that are replaced by copies without these rows, by their number in
-            `FILE_COLUMN`.
-        deletions: The deletions that the table is to remember besides, with the columns by which they are
-            compared; None if there are none.
-    """
-
-    rows: DataFrame
-    removed: Mapping[int, TableFile] = field(default_factory=dict)
-    deletions: DataFrame | None = None
-
-
-def removed_files(placed: DataFrame, files: Sequence[TableFile]) -> dict[int, TableFile]:
-    """Return the files with rows that are replaced, by their number.
-
-    Args:
-        placed: The rows, with their places. They are computed again later, so they should be cached.
-    """
-    ((found,),) = placed.agg(F.collect_set(_replaced_file())).collect()
-    return {number: files[number] for number in sorted(found)}
-
-
-def _replaced_file() -> Column:
-    """Return the number of the file of a row of the table; null for a new row."""
-    return F.when(F.col(POSITION_COLUMN).isNotNull(), F.col(FILE_COLUMN))
-
-
-def without_place(rows: DataFrame) -> DataFrame:
-    """Return rows that are in no file."""
-    return rows.withColumns({FILE_COLUMN: F.lit(None).cast("int"), POSITION_COLUMN: F.lit(None).cast("long")})
+    return rows.join(others, reduce(and_, same), how).drop(*(f"__group_{name}" for name in by))

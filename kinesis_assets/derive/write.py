@@ -1,38 +1,84 @@
-"""Writes the changed rows of a step to data files of a derived table, without committing them."""
+"""Writes the changed rows of a step to data files of a derived table, without committing them.
+
+Rows are cast to the columns of the table, also the fields of structs, which Spark casts only in their order.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
-from kinesis_assets.derive.conforming import conformed_column
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
     CHANGES_FOLDER,
+    DerivedFileWriter,
     Manifest,
     WritingJob,
     is_new_file,
 )
-from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, in_schema, shuffle_tasks
+from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, in_schema, rows_of_file, shuffle_tasks
 from kinesis_assets.derive.writing_task import writing_task
+from kinesis_assets.errors import DataFileInvalid, TableUnreachable
 from kinesis_assets.ingest.manifest import decode_all, invalid
 from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
+from kinesis_assets.table.data_file import REWRITTEN_FILES
 from kinesis_assets.table.partition_field import partition_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
-    from kinesis_assets.derive.derived_table import DerivedTable
-    from kinesis_assets.derive.upsert import ChangedRows
+    from kinesis_assets.derive.data_files import DerivedFile
+    from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.spark.arrow_steps import ArrowStep
+    from kinesis_assets.table.data_file import TableFile
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Rows that are not written yet.
+
+    Attributes:
+        rows: The new rows. If files are replaced, the rows of the table that are replaced or deleted are
+            among them: of such a row, only `FILE_COLUMN` and `POSITION_COLUMN` count, its place. A new row
+            has no position, and may have a file, after whose rows it is written.
+        removed: The files of the table that are replaced by copies without these rows, by their number in
+            `FILE_COLUMN`.
+        deletions: The deletions that the table is to remember besides, with the columns by which they are
+            compared; None if there are none.
+    """
+
+    rows: DataFrame
+    removed: Mapping[int, TableFile] = field(default_factory=dict)
+    deletions: DataFrame | None = None
+
+
+def removed_files(placed: DataFrame, files: Sequence[TableFile]) -> dict[int, TableFile]:
+    """Return the files with rows that are replaced, by their number.
+
+    Args:
+        placed: The rows, with their places. They are computed again later, so they should be cached.
+    """
+    ((found,),) = placed.agg(F.collect_set(replaced_file())).collect()
+    return {number: files[number] for number in sorted(found)}
+
+
+def replaced_file() -> Column:
+    """Return the number of the file of a row that is replaced; null for a new row."""
+    return F.when(F.col(POSITION_COLUMN).isNotNull(), F.col(FILE_COLUMN))
+
+
+def without_place(rows: DataFrame) -> DataFrame:
+    """Return rows that are in no file."""
+    return rows.withColumns({FILE_COLUMN: F.lit(None).cast("int"), POSITION_COLUMN: F.lit(None).cast("long")})
 
 
 def write(table: DerivedTable, schema: dict[str, Any], changed: ChangedRows, job: WritingJob) -> Manifest:
@@ -86,6 +132,43 @@ def writing_job(
     )
 
 
+def rewritten(
+    snapshot: DerivedSnapshot,
+    files: Sequence[TableFile],
+    batch_id: int,
+    kept: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda rows: rows,
+) -> list[DerivedFile]:
+    """Write the rows of some files of a version to new files, without Spark.
+
+    Args:
+        kept: Returns those of some rows that are written.
+
+    Raises:
+        DataFileInvalid: The files do not have the rows that the log names.
+        TableUnreachable: A file cannot be read or written at present.
+    """
+    table, schema = snapshot.table, snapshot.file_schema
+    job = writing_job(table, schema, snapshot.partition_by, batch_id)
+    writer = DerivedFileWriter(replace(job, compression=REWRITTEN_FILES))
+    read = 0
+    try:
+        for file in files:
+            for rows in rows_of_file(table.files, file, schema):
+                read += rows.num_rows
+                writer.write(kept(rows))
+        written = writer.close()
+    except (OSError, pa.ArrowException) as error:
+        raise TableUnreachable(table.uri, f"its files cannot be written again: {error}") from None
+    logged = [file.rows for file in files if file.rows is not None]
+    if len(logged) == len(files) and sum(logged) != read:
+        raise DataFileInvalid(
+            table.uri,
+            f"{len(files)} files have {read} rows, but its log says {sum(logged)}. Nothing was changed. "
+            "Rebuild the table",
+        )
+    return written
+
+
 def checked_manifest(uri: str, manifests: Sequence[Manifest], job: WritingJob) -> Manifest:
     """Return the manifest of all tasks.
 
@@ -137,14 +220,13 @@ def _with_columns(changed: ChangedRows, fields: StructType, job: WritingJob) -> 
     if is_mapped(rows) and types.items() <= wanted.items():  # no value has to be cast
         return map_in_arrow(rows, _adding(schema, job.batch_id), fields)
     columns = []
-    for field in fields:
-        column = F.lit(None).cast(field.dataType)
-        if field.name in types:
-            kind = rows.schema[field.name].dataType
-            column = conformed_column(F.col(f"`{field.name}`"), kind, field.dataType)
-        if field.name == BATCH_COLUMN:
-            column = F.lit(job.batch_id).cast(field.dataType)
-        columns.append(column.alias(field.name))
+    for name, kind in ((each.name, each.dataType) for each in fields):
+        column = F.lit(None).cast(kind)
+        if name in types:
+            column = _conformed_column(F.col(f"`{name}`"), rows.schema[name].dataType, kind)
+        if name == BATCH_COLUMN:
+            column = F.lit(job.batch_id).cast(kind)
+        columns.append(column.alias(name))
     if changed.removed:
         columns += [F.col(FILE_COLUMN), F.col(POSITION_COLUMN)]
     return rows.select(columns)
@@ -171,3 +253,42 @@ def _grouped_by_file(changed: ChangedRows) -> DataFrame:
         .sortWithinPartitions(FILE_COLUMN, F.col(POSITION_COLUMN).asc_nulls_last())
     )
     return grouped.unionByName(rows.where(~has_file))
+
+
+def conformed(rows: DataFrame, schema: Mapping[str, Any]) -> DataFrame:
+    """Return rows whose columns have the types of those of a table, where it has them.
+
+    Args:
+        schema: The columns of the table, as in Delta's metadata. They hold all values of the rows, see
+            `column_types.grown`.
+    """
+    wanted = {field.name: field.dataType for field in StructType.fromJson(dict(schema))}
+    changed = {
+        field.name: _conformed_column(F.col(f"`{field.name}`"), field.dataType, wanted[field.name])
+        for field in rows.schema
+        if field.name in wanted and field.dataType.simpleString() != wanted[field.name].simpleString()
+    }
+    return rows.withColumns(changed) if changed else rows
+
+
+def _conformed_column(values: Column, kind: DataType, wanted: DataType) -> Column:
+    """Return values of one type as those of another. Fields that they lack are null."""
+    if kind.simpleString() == wanted.simpleString():
+        return values.cast(wanted)
+    if isinstance(kind, StructType) and isinstance(wanted, StructType):
+        found = {field.name: field.dataType for field in kind}
+        fields = [
+            _conformed_column(values.getField(field.name), found[field.name], field.dataType)
+            if field.name in found
+            else F.lit(None).cast(field.dataType)
+            for field in wanted
+        ]
+        named = (column.alias(field.name) for column, field in zip(fields, wanted, strict=True))
+        return F.when(values.isNotNull(), F.struct(*named))
+    if isinstance(kind, ArrayType) and isinstance(wanted, ArrayType):
+        part, wanted_part = kind.elementType, wanted.elementType
+        return F.transform(values, lambda value: _conformed_column(value, part, wanted_part))
+    if isinstance(kind, MapType) and isinstance(wanted, MapType):
+        part, wanted_part = kind.valueType, wanted.valueType
+        return F.transform_values(values, lambda _, value: _conformed_column(value, part, wanted_part))
+    return values.cast(wanted)

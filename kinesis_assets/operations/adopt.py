@@ -4,8 +4,8 @@ If a table has rows and no positions, such as a copy, the positions are computed
 with positions was restored or overwritten, the restore is accepted. Either is one commit, which records who
 did it. No row is changed.
 
-Refuse rows that the positions have not passed: the next run would add them again. A seek that goes back
-removes the rows after the new position. A restore of an older version adds them again.
+Rows that the positions have not passed are refused: the next run would add them again. A seek that goes back
+removes the rows after the new position, and a restore of an older version adds them again.
 """
 
 from __future__ import annotations
@@ -80,11 +80,7 @@ class AdoptResult:
 
 
 def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool) -> AdoptResult:
-    """Accept the rows of a table as they are.
-
-    Args:
-        by: Name of the operator, recorded with the commit.
-        apply: Commit the adoption; otherwise only plan it.
+    """Accept the rows of a table as they are, or only plan that.
 
     Raises:
         InvalidInput: There is nothing to adopt.
@@ -109,7 +105,7 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
             )
         result = AdoptResult(accepted=sorted(rewrites, key=lambda rewrite: rewrite.version))
         if positions.identity == identity:  # an older stream is never read again
-            refuse_rows_ahead(client, table, snapshot, positions, result.accepted)
+            _refuse_rows_ahead(client, table, snapshot, positions, result.accepted)
         if apply:
             _accept(table, identity, result.accepted[-1].version, by)
         return replace(result, applied=apply)
@@ -280,7 +276,7 @@ _NAMED = 5
 """Maximum number of shards that an error names; the others are counted."""
 
 
-def refuse_rows_ahead(
+def _refuse_rows_ahead(
     client: StreamClient,
     table: PositionedTable,
     snapshot: TableSnapshot,
@@ -291,11 +287,6 @@ def refuse_rows_ahead(
 
     Args:
         rewrites: The restores and overwrites since these positions, oldest first; at least one.
-
-    Raises:
-        TableUnsuitable: It would read some.
-        StreamError: The shards cannot be listed.
-        TableUnreachable: The rows cannot be read.
     """
     listing = retry_listing(client, lambda listing: listing)
     starts = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}

@@ -62,10 +62,8 @@ def jump(
 
     Args:
         shard_ids: The shards; all shards if empty. Those that are finished stay.
-        by: Id of the Dagster run or name of the person, recorded with the positions.
-        apply: Commit the moves; otherwise only plan them.
 
-    Raises what `seek.run.seek` raises.
+    The other arguments and the errors are those of `seek.run.seek`.
     """
     if not shard_ids:
         return seek(client, table, to=_LATEST, shard_ids=None, by=by, apply=apply, to_fill=True)
@@ -93,15 +91,13 @@ def backfill(
     """Add the records of the gaps that are to be filled, step by step, and clear those that are filled.
 
     Args:
-        shard_ids: The shards; all shards if empty.
         report: Called with the result of each step after its commit.
-        by: Id of the Dagster run or name of the person, recorded with the commits.
-        retries: The attempts of each step, if rows behind the positions change.
 
     Returns:
         By shard id, why a gap is not filled.
 
-    Raises what `replay.run.replay` raises. The steps that were reported are committed.
+    The other arguments and the errors are those of `replay.run.replay`. The steps that were reported are
+    committed.
     """
     errors: dict[str, ShardError] = {}
     gaps = gaps_to_fill(client, table, shard_ids)
@@ -192,11 +188,7 @@ def _with_errors(result: ReplayResult, errors: Mapping[str, ShardError]) -> Repl
 def gaps_to_fill(
     client: StreamClient, table: PositionedTable, shard_ids: Collection[str] = ()
 ) -> dict[str, dict[Gap, Gap]]:
-    """Return the gaps that are still to be filled, each with its unfilled part, by shard id.
-
-    Args:
-        shard_ids: The shards; all shards if empty.
-    """
+    """Return the gaps of some shards, or of all, that are to be filled, each with its unfilled part."""
     identity, snapshot = client.describe().identity, table.snapshot()
     amendment = snapshot.amendment(identity)
     found = ranges_to_fill(amendment, _shards(table, snapshot, identity))
@@ -324,7 +316,6 @@ def record_lost(
 
     Args:
         lost: What `lost_parts` returned.
-        by: Id of the Dagster run or name of the person, recorded with the commit.
 
     Raises:
         TableError: The table cannot be used, or was restored or overwritten; or (`CommitUnknown`) the result

@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from benchmarks.harness.waiting import wait_for_next_second
-from kinesis_assets.operations.compare.result import Counts
+from kinesis_assets.operations.compare.comparison import Counts
 from kinesis_assets.operations.compare.stream_range import STREAM_COLUMNS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compare.md").read_text()

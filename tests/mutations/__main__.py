@@ -51,7 +51,7 @@ TESTS = {
     "derive/commit.py": ["derive"],
     "derive/cursor.py": ["derive"],
     "derive/new_rows.py": ["derive"],
-    "derive/source_commits.py": ["derive"],
+    "derive/source.py": ["derive"],
 }
 """By module, the unit tests that should notice its mutants."""
 

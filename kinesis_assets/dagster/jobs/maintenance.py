@@ -98,7 +98,7 @@ def _needed(opened: OpenStream, names: StreamNames, derived: Mapping[dg.AssetKey
     allowed.
     """
     from kinesis_assets.derive.backlog import first_unconsumed_date  # noqa: PLC0415  # its runs alone
-    from kinesis_assets.derive.source_tables import RawSource  # noqa: PLC0415  # as above
+    from kinesis_assets.derive.raw_source import RawSource  # noqa: PLC0415  # as above
     from kinesis_assets.table.maintenance.retention import Needed  # noqa: PLC0415  # as above
 
     if opened.settings.retention_days is None:

@@ -16,11 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.errors import CatalogFailed, KinesisAssetsError
-from kinesis_assets.table.run_files.states import (
-    CatalogState,
-    read_catalog_state,
-    write_catalog_state,
-)
+from kinesis_assets.table.run_files.states import CatalogState, read_catalog_state, write_catalog_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable

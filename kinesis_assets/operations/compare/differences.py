@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  # as PySpark documents
 
-from kinesis_assets.operations.compare.result import KINDS, Counts, Differences, Example, Nulls
+from kinesis_assets.operations.compare.comparison import KINDS, Counts, Differences, Example, Nulls
 from kinesis_assets.operations.compare.stream_range import INSIDE
 from kinesis_assets.spark.session import parallelism
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from kinesis_assets.operations.compare.rules import Rules
+    from kinesis_assets.operations.compare.comparison import Rules
 
 _COUNTS_OF_ROWS = ("equal", "doubled", "different", "extra", "outside")
 _COUNTS = ("records", "equal", *KINDS, "outside")

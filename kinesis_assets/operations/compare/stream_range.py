@@ -94,7 +94,7 @@ class Window:
         """
         first = _positions(read_start(start))
         if end is None:
-            return cls(first, StartPositions(_at(now)))
+            return cls(first, StartPositions(Position.at_timestamp(now)))
         last = read_start(end)
         return cls(first, _positions(last), ends_unnamed=isinstance(last, str) or DEFAULT in last)
 
@@ -104,11 +104,7 @@ def _positions(written: str | Mapping[str, str]) -> StartPositions:
         time = datetime.fromisoformat(written.strip()) if isinstance(written, str) else None
     except ValueError:
         time = None
-    return StartPositions.of(written) if time is None else StartPositions(_at(time))
-
-
-def _at(time: datetime) -> Position:
-    return Position.at_timestamp(time)
+    return StartPositions.of(written) if time is None else StartPositions(Position.at_timestamp(time))
 
 
 class ComparedShard(msgspec.Struct, frozen=True):
@@ -257,7 +253,7 @@ def _compared(
     if margin is not None:
         oldest = now - timedelta(hours=summary.retention_hours)
         if start.timestamp is not None:
-            first = _at(max(start.timestamp - margin, min(oldest, start.timestamp)))
+            first = Position.at_timestamp(max(start.timestamp - margin, min(oldest, start.timestamp)))
         last = min(end.timestamp + margin, now) if end.timestamp is not None and not latest else now
         last_number = None
     created = summary.identity.created
@@ -398,11 +394,7 @@ def _batch(stream: str, shard: ComparedShard, records: Records, names: Sequence[
 async def _confirm_end(
     client: StreamClient, shard: ComparedShard, reading: ShardReading, turns: Turns
 ) -> None:
-    """Check that a reading has covered its range.
-
-    Raises:
-        ReadFailed: It has not.
-    """
+    """Check that a reading has covered its range; raise `ReadFailed` otherwise."""
     shard_id, last = shard.reading.shard_id, int(reading.position.sequence_number or 0)
     if reading.end is RangeEnd.TIP:
         again = msgspec.structs.replace(shard.reading, start=reading.position, expiry=None)

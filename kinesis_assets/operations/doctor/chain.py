@@ -1,10 +1,7 @@
-"""The history of a table's commits: its two chains, their verification, and the rows that they should have
-left.
+"""The history of a table's commits, its verification, and the rows that the commits should have left.
 
-The two kinds of files form two chains. Each file names its predecessor.
-
-Verify the chain of positions files: each commit's ranges start exactly where the previous commit ended. The
-checks compare each positions file with its predecessor, and the whole chain with the table's log.
+Positions files and amendments form two chains, in which each file names its predecessor. Each positions file
+is compared with its predecessor, where the commit's ranges must start exactly, and both chains with the log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The doctor: verify a table against its log, its stream and Dagster's events.
+"""The doctor verifies a table, and changes nothing, except that an event audit may add missing events.
 
-The doctor changes nothing, except that an event audit may add missing events. In a bucket, it writes a
-probe and deletes it.
+In a bucket, it writes a probe and deletes it.
 """
 
 from __future__ import annotations
@@ -23,12 +22,7 @@ from kinesis_assets.ingest.shard_lists import check_list
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.role_credentials import credentials_of
-from kinesis_assets.operations.doctor.chain import (
-    History,
-    log_mismatches,
-    walk_amendments,
-    walk_positions,
-)
+from kinesis_assets.operations.doctor.chain import History, log_mismatches, walk_amendments, walk_positions
 from kinesis_assets.operations.doctor.finding import Finding, Level, or_ok
 from kinesis_assets.operations.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.table.ownership import amendment_application, application
@@ -37,8 +31,6 @@ from kinesis_assets.table.store.storage import data_files_in
 from kinesis_assets.table.store.suitability import check_conditional_puts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.doctor.row_scan import Scan

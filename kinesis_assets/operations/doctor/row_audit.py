@@ -58,12 +58,7 @@ _NOTHING = Counted(0, 0)
 
 
 def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counted]) -> Iterator[Difference]:
-    """Compare the rows with the commits.
-
-    Args:
-        expected: The rows according to the commits.
-        counted: The rows in the table, by batch id and shard id.
-    """
+    """Compare the rows in the table, by batch id and shard id, with those according to the commits."""
     added = {(committed.batch_id, committed.shard_id): committed for committed in expected.committed}
     shortfalls: dict[str, list[_Shortfall]] = defaultdict(list)
     for key, committed in added.items():

@@ -17,15 +17,17 @@ import pyarrow.parquet as pq
 from kinesis_assets.spark.session import parallelism
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.spark.arrow_steps import ArrowStep
     from kinesis_assets.table.store.storage import TableFolder
 
-    _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
 _KEYS = ["shard_id", "sequence_number", "sub_sequence_number"]
+_COUNTS = pa.schema(
+    {"batch_id": pa.int64(), "shard_id": pa.string(), "rows": pa.int64(), "checksum": pa.int64()}
+)
 _BATCH_ROWS = 65_536
 
 _TASK_BYTES = 1 << 30
@@ -96,7 +98,7 @@ def _groups(files: Sequence[tuple[str, int]], limit: int) -> list[list[str]]:
     return groups
 
 
-def _counting(folder: TableFolder, stream: str, groups: Sequence[Sequence[str]]) -> _Task:
+def _counting(folder: TableFolder, stream: str, groups: Sequence[Sequence[str]]) -> ArrowStep:
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch["id"].to_pylist()):
             totals: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
@@ -107,27 +109,15 @@ def _counting(folder: TableFolder, stream: str, groups: Sequence[Sequence[str]])
                     total = totals[batch_id, shard_id]
                     total[0] += 1
                     total[1] += crc32(f"{sequence_number}:{sub}".encode())
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "batch_id": [batch_id for batch_id, _ in totals],
-                    "shard_id": [shard_id for _, shard_id in totals],
-                    "rows": [rows for rows, _ in totals.values()],
-                    "checksum": [checksum for _, checksum in totals.values()],
-                },
-                pa.schema(
-                    {
-                        "batch_id": pa.int64(),
-                        "shard_id": pa.string(),
-                        "rows": pa.int64(),
-                        "checksum": pa.int64(),
-                    }
-                ),
+            counts = ((*key, *total) for key, total in totals.items())
+            yield pa.RecordBatch.from_pylist(
+                [dict(zip(_COUNTS.names, each, strict=True)) for each in counts], _COUNTS
             )
 
     return run
 
 
-def _keys(folder: TableFolder, stream: str, groups: Sequence[Sequence[str]]) -> _Task:
+def _keys(folder: TableFolder, stream: str, groups: Sequence[Sequence[str]]) -> ArrowStep:
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch["id"].to_pylist()):
             yield from _rows(folder, stream, groups[number], _KEYS)

@@ -24,27 +24,22 @@ from kinesis_assets.kinesis.position import PositionKind
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.start_positions import SHARD_END, try_sequence_numbers
-from kinesis_assets.operations.leases.consumer import RecordReader
 from kinesis_assets.operations.leases.lease import (
-    KEY,
-    REMOVED,
     WHOLE,
     Checkpoint,
-    changed_values,
     checkpoint_at,
     leases_of,
-    new_item,
     signs_of_life,
-    unchanged_values,
+    write_lease,
 )
-from kinesis_assets.operations.leases.starts import mismatch
+from kinesis_assets.operations.leases.starts import RecordReader, mismatch
 from kinesis_assets.operations.seek.target import read_target
 from kinesis_assets.table.log import refuse_rewritten
 from kinesis_assets.table.run_files.heartbeat import ENDED, INTERVAL, heartbeats
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
@@ -114,13 +109,11 @@ def hand_over(
     sleep: Callable[[float], object],
     apply: bool,
 ) -> ExportResult:
-    """Write the positions of a table into a lease table.
+    """Write the positions of a table into a lease table, or only plan that.
 
     Args:
         several_streams: The application has several streams, of which this one may have no lease yet.
         failover_seconds: The time in which a worker of the application renews its leases.
-        sleep: Waits for signs of life.
-        apply: Write the leases; otherwise only plan them.
 
     Raises:
         InvalidInput: The stream is not paused, a run is in progress, or the table has no positions.
@@ -151,12 +144,7 @@ def hand_over(
 
 
 def _refuse_runs(stream: str, table: PositionedTable, sleep: Callable[[float], object]) -> Mapping[str, str]:
-    """Check that no run goes on reading, and return the last heartbeats of those that have died.
-
-    Raises:
-        InvalidInput: The stream is not paused, or a run is in progress.
-        TableError: This is unknown.
-    """
+    """Check that no run goes on reading, and return the last heartbeats of those that have died."""
     if read_pause(table) is None:
         raise InvalidInput(
             f"stream {stream}: it is not paused, so its next run would read beside the application. Nothing "
@@ -317,16 +305,23 @@ def _order(checkpoint: str) -> tuple[int, int, int] | None:
 
 
 def _write(
-    lease_table: LeaseTable,
-    listing: StreamListing,
-    leases: Leases,
-    shards: Mapping[str, ExportedShard],
+    lease_table: LeaseTable, listing: StreamListing, leases: Leases, shards: Mapping[str, ExportedShard]
 ) -> None:
+    listed = {shard.shard_id: shard for shard in listing.shards}
     to_write = {key: each.checkpoint for key, each in shards.items() if each.checkpoint is not None}
     for written, (shard_id, checkpoint) in enumerate(to_write.items()):
         done = f"after {written} of {len(to_write)} leases were written"
+        is_ended = checkpoint.sequence_number == SHARD_END
         try:
-            unchanged = _write_lease(lease_table, listing, leases, shard_id, checkpoint)
+            _, unchanged = write_lease(
+                lease_table,
+                leases.stream_name,
+                shard_id,
+                leases.by_shard.get(shard_id),
+                shard=listed.get(shard_id),
+                children=[key for key, each in listed.items() if is_ended and shard_id in each.parents],
+                checkpoint=checkpoint,
+            )
         except LeaseTableFailed as error:
             raise LeaseTableFailed(
                 f"{error.reason}, {done}", advice=f"{_INCOMPLETE}. {error.advice}", code=error.code
@@ -337,26 +332,6 @@ def _write(
                 "a worker of the application is alive, or a response was lost",
                 advice=f"Make sure that no worker is alive. {_INCOMPLETE}",
             )
-
-
-def _write_lease(
-    lease_table: LeaseTable, listing: StreamListing, leases: Leases, shard_id: str, checkpoint: Checkpoint
-) -> bool:
-    """Write the lease of a shard; return False if it has changed."""
-    shard = next((shard for shard in listing.shards if shard.shard_id == shard_id), None)
-    children = _children(listing, shard_id) if checkpoint.sequence_number == SHARD_END else []
-    if (lease := leases.by_shard.get(shard_id)) is not None:
-        return lease_table.update(
-            {KEY: {"S": lease.key}},
-            changed_values(lease, shard, children, checkpoint),
-            REMOVED,
-            unchanged_values(lease),
-        )
-    return shard is None or lease_table.put(new_item(leases.stream_name, shard, children, checkpoint), KEY)
-
-
-def _children(listing: StreamListing, shard_id: str) -> Sequence[str]:
-    return [shard.shard_id for shard in listing.shards if shard_id in shard.parents]
 
 
 def facts_of_export(result: ExportResult) -> list[dict[str, Any]]:

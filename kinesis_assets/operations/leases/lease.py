@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 from kinesis_assets.errors import InvalidInput, LeasesRefused
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.start_positions import SHARD_END
-from kinesis_assets.operations.leases.consumer import ConsumerShard
+from kinesis_assets.operations.leases.starts import ConsumerShard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.operations.leases.lease_table import Item
+    from kinesis_assets.operations.leases.lease_table import Item, LeaseTable
     from kinesis_assets.table.positions.positions import ShardPosition
 
-KEY = "leaseKey"
-COUNTER = "leaseCounter"
+_KEY = "leaseKey"
+_COUNTER = "leaseCounter"
 _TYPE = "entityType"
 _LEASE = "LEASE"
 _OTHER_TYPES = frozenset(
@@ -65,7 +65,7 @@ class Lease:
     @property
     def key(self) -> str:
         """The key of the item."""
-        return _text(self.item, KEY) or ""
+        return _text(self.item, _KEY) or ""
 
     @property
     def stored(self) -> str:
@@ -115,7 +115,7 @@ def signs_of_life(items: Sequence[Item], identity: StreamIdentity) -> dict[str, 
     several = any(_STREAM in item for item in items)
     own = stream_name_of(identity)
     return {
-        _text(item, KEY) or str(item): item for item in items if not several or _text(item, _STREAM) == own
+        _text(item, _KEY) or str(item): item for item in items if not several or _text(item, _STREAM) == own
     }
 
 
@@ -134,7 +134,7 @@ def leases_of(items: Sequence[Item], identity: StreamIdentity, *, several_stream
     found: dict[str, Lease] = {}
     refused: dict[str, str] = {}
     for item in items:
-        key = _text(item, KEY)
+        key = _text(item, _KEY)
         kind = _text(item, _TYPE) if _TYPE in item else _LEASE
         if kind in _OTHER_TYPES:
             continue
@@ -143,7 +143,7 @@ def leases_of(items: Sequence[Item], identity: StreamIdentity, *, several_stream
                 f"its {_TYPE} {kind!r} is not known, so it is unknown what it is for. Use a newer release; "
                 "or, to import, give the positions with --from json"
                 if key is not None
-                else f"it has no {KEY}, so this is no table of a KCL application. Correct the table's name"
+                else f"it has no {_KEY}, so this is no table of a KCL application. Correct the table's name"
             )
             continue
         name = _text(item, _STREAM)
@@ -204,8 +204,8 @@ def lease_of(item: Item) -> Lease:
             f"{_text(item, _NEW_OWNER)} hands it over to {_text(item, _OWNER)}. Start the application again, "
             "and stop it when no lease is handed over"
         )
-    if _number(item, COUNTER) is None:
-        raise InvalidInput(f"it has no {COUNTER}, or one that is no number. Correct or delete it")
+    if _number(item, _COUNTER) is None:
+        raise InvalidInput(f"it has no {_COUNTER}, or one that is no number. Correct or delete it")
     checkpoint = _text(item, _CHECKPOINT)
     if checkpoint == SHARD_END:
         return Lease(item, None, ended=True)
@@ -252,39 +252,42 @@ def checkpoint_at(sequence_number: str) -> Checkpoint:
     return Checkpoint(sequence_number, _AT_RECORD)
 
 
-def new_item(stream_name: str | None, shard: Shard, children: Sequence[str], checkpoint: Checkpoint) -> Item:
-    """Return the item of a shard that has no lease.
+def write_lease(
+    table: LeaseTable,
+    stream_name: str | None,
+    shard_id: str,
+    lease: Lease | None,
+    *,
+    shard: Shard | None,
+    children: Sequence[str],
+    checkpoint: Checkpoint,
+) -> tuple[Lease, bool]:
+    """Write the lease of a shard, without an owner, on the condition that its item has not changed.
 
     Args:
         stream_name: See `Leases`.
-    """
-    key, named = shard.shard_id, {}
-    if stream_name is not None:
-        key = f"{stream_name}:{shard.shard_id}"
-        named = {_STREAM: {"S": stream_name}, _SHARD: {"S": shard.shard_id}}
-    return {
-        KEY: {"S": key},
-        COUNTER: {"N": "0"},
-        **named,
-        **_values(shard, children, checkpoint),
-    }
-
-
-def changed_values(
-    lease: Lease, shard: Shard | None, children: Sequence[str], checkpoint: Checkpoint
-) -> Item:
-    """Return the attributes to set in the item of a lease, which then has no owner.
-
-    Args:
+        lease: The lease in the table; None if there is none.
         shard: The shard; None if it is no longer listed.
+
+    Returns:
+        The lease as it was to be written; and False if another writer has changed it first.
+
+    Raises:
+        LeaseTableFailed: The call failed, so it is unknown whether the lease was written.
     """
-    counter = {COUNTER: {"N": str((_number(lease.item, COUNTER) or 0) + 1)}}
-    return counter | _values(shard, children, checkpoint)
-
-
-def unchanged_values(lease: Lease) -> Item:
-    """Return the attributes on whose values the change of a lease depends; an empty value means none."""
-    return {name: lease.item.get(name, {}) for name in (COUNTER, _CHECKPOINT, _SUB, _OWNER, _NEW_OWNER)}
+    values = _values(shard, children, checkpoint)
+    if lease is None:
+        item: Item = {_KEY: {"S": shard_id}}
+        if stream_name is not None:
+            key = {"S": f"{stream_name}:{shard_id}"}
+            item = {_KEY: key, _STREAM: {"S": stream_name}, _SHARD: {"S": shard_id}}
+        item |= {_COUNTER: {"N": "0"}} | values
+        return lease_of(item), table.put(item, _KEY)
+    values[_COUNTER] = {"N": str((_number(lease.item, _COUNTER) or 0) + 1)}
+    # An empty value means none.
+    before = {name: lease.item.get(name, {}) for name in (_COUNTER, _CHECKPOINT, _SUB, _OWNER, _NEW_OWNER)}
+    kept = {name: value for name, value in lease.item.items() if name != _OWNER}
+    return lease_of(kept | values), table.update({_KEY: {"S": lease.key}}, values, [_OWNER], before)
 
 
 def mirrored(recorded: ShardPosition) -> Checkpoint:
@@ -299,16 +302,6 @@ def mirrored(recorded: ShardPosition) -> Checkpoint:
         return checkpoint_at(number)
     sub = position.sub_sequence_number
     return Checkpoint(number, WHOLE if sub is None else sub)
-
-
-def changed(lease: Lease, values: Item) -> Lease:
-    """Return a lease after attributes of its item were set, see `changed_values`."""
-    kept = {name: value for name, value in lease.item.items() if name not in REMOVED}
-    return lease_of(kept | values)
-
-
-REMOVED = (_OWNER,)
-"""The attributes to remove from the item of a lease."""
 
 
 def _values(shard: Shard | None, children: Sequence[str], checkpoint: Checkpoint) -> Item:

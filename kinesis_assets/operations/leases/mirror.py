@@ -15,17 +15,7 @@ from typing import TYPE_CHECKING, Self
 from kinesis_assets.errors import KinesisAssetsError, LeasesRefused, LeaseTableFailed, reason_of
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.metrics import LEASE_TABLE_LAG, STREAM, measure
-from kinesis_assets.operations.leases.lease import (
-    KEY,
-    REMOVED,
-    changed,
-    changed_values,
-    lease_of,
-    leases_of,
-    mirrored,
-    new_item,
-    unchanged_values,
-)
+from kinesis_assets.operations.leases.lease import changed, lease_of, leases_of, mirrored, write_lease
 from kinesis_assets.operations.leases.starts import mismatch
 from kinesis_assets.table.run_files.states import MirrorState, read_mirror_state, write_mirror_state
 
@@ -224,15 +214,13 @@ class LeaseMirror:
         shards: Mapping[str, ShardPosition],
     ) -> bool:
         """Write a lease; return False if another writer has changed it first."""
-        lease, checkpoint = self._leases.get(shard_id), mirrored(recorded)
-        shard = Shard(shard_id, recorded.parents, recorded.hash_range, "0")
-        children = [key for key, each in shards.items() if recorded.finished and shard_id in each.parents]
-        if lease is None:
-            item = new_item(self._stream_name, shard, children, checkpoint)
-            done = lease_table.put(item, KEY)
-            self._leases[shard_id] = lease_of(item)
-            return done
-        values = changed_values(lease, shard, children, checkpoint)
-        done = lease_table.update({KEY: {"S": lease.key}}, values, REMOVED, unchanged_values(lease))
-        self._leases[shard_id] = changed(lease, values)
+        self._leases[shard_id], done = write_lease(
+            lease_table,
+            self._stream_name,
+            shard_id,
+            self._leases.get(shard_id),
+            shard=Shard(shard_id, recorded.parents, recorded.hash_range, "0"),
+            children=[key for key, each in shards.items() if recorded.finished and shard_id in each.parents],
+            checkpoint=mirrored(recorded),
+        )
         return done

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kinesis_assets.errors import InvalidInput, LeasesRefused
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.start_positions import SHARD_END
-from kinesis_assets.operations.leases.consumer import ConsumerShard
+from kinesis_assets.operations.leases.starts import ConsumerShard
 from kinesis_assets.table.store.storage import files_in
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""The start of each shard of a stream, from where another consumer is in those that it stores.
+"""Where another consumer is in the shards that it stores, and the start of each shard that follows from it.
 
-This module does not call the stream. These rules apply to a listed shard that the consumer does not store:
+These rules apply to a listed shard that the consumer does not store:
 
 - It is finished if one of its descendants is stored. Consumers delete what they stored of a shard once its
   children are being read, and wait for no parent that they do not store.
@@ -10,25 +10,48 @@ This module does not call the stream. These rules apply to a listed shard that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.settings import PageSizes
 from kinesis_assets.kinesis.shards import ancestors
 from kinesis_assets.kinesis.start_positions import StartPositions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.operations.leases.consumer import ConsumerShard
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
 
 DONE = "not stored, but a shard that was split or merged from it is: the consumer is done with it"
 UNREAD = "not stored: the consumer has not begun to read it"
 GIVEN = "the consumer stores no position that is fixed in time: starts at the given one"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerShard:
+    """Where another consumer is in a shard.
+
+    Attributes:
+        source: Where it stores this, such as "lease shardId-000000000000".
+        position: The position at which the consumer would go on; None if it has none that is fixed in time.
+        ended: It has read the shard to its end.
+        hash_range: The hash range that it stores; None if it stores none.
+    """
+
+    source: str
+    stored: str
+    position: Position | None
+    ended: bool = False
+    hash_range: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +162,40 @@ def mismatch(shard: Shard, stored: ConsumerShard) -> str | None:
             "name. Correct the stream or the name of the lease table"
         )
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRecord:
+    """A record of a shard with all its sub-records.
+
+    Attributes:
+        last_sub: The sub-sequence number of its last sub-record; 0 if it is no aggregate.
+    """
+
+    last_sub: int
+    arrival: datetime
+
+
+class RecordReader:
+    """Reads single records of a stream by their sequence numbers."""
+
+    def __init__(self, client: StreamClient) -> None:
+        settings = replace(client.settings, page_sizes=PageSizes(page=1, smallest_request=1))
+        self._client = StreamClient(str(client.address), settings)
+
+    def at(self, shard: Shard, sequence_number: str) -> WholeRecord | None:
+        """Return a record; None if it cannot be read, for example because it has expired.
+
+        Raises:
+            ShardError: The shard cannot be read.
+        """
+        start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=sequence_number)
+        range_ = ShardRange(shard.shard_id, start, Bounds(), hash_range=None, closed=shard.closed)
+        found = None
+        for records in ShardReading(self._client, range_):
+            own = [record for record in records if record.sequence_number == sequence_number]
+            if own:
+                found = WholeRecord(own[-1].sub_sequence_number, own[-1].arrival)
+            if len(own) < len(records) or not records.continued:
+                break
+        return found

@@ -14,20 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from kinesis_assets.errors import (
-    CommitFailed,
-    InvalidInput,
-    LeasesRefused,
-    StreamRecreated,
-)
+from kinesis_assets.errors import CommitFailed, InvalidInput, LeasesRefused, StreamRecreated
 from kinesis_assets.ingest.plan import stored_positions
 from kinesis_assets.ingest.shard_lists import confirmed_listing, give_up, refuse_readable
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import ALL_HASH_KEYS, LONGEST_NUMBER, unfinished_parents
 from kinesis_assets.kinesis.start_positions import SHARD_END, checked_starts
-from kinesis_assets.operations.leases.consumer import RecordReader
-from kinesis_assets.operations.leases.starts import starts_of
+from kinesis_assets.operations.leases.starts import RecordReader, starts_of
 from kinesis_assets.table.commits.commit import commit_first, refuse_rows_without_positions
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.positions.positions import ShardPosition, initial_positions
@@ -39,8 +33,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import OnDataLoss
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.operations.leases.consumer import ConsumerShard
-    from kinesis_assets.operations.leases.starts import Starts
+    from kinesis_assets.operations.leases.starts import ConsumerShard, Starts
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -101,15 +94,13 @@ def take_over(
     by: str,
     apply: bool,
 ) -> ImportResult:
-    """Start a table at the positions of another consumer.
+    """Start a table at the positions of another consumer, or only plan that.
 
     Args:
         table: The table; it is created if it does not exist.
         consumer: Where the consumer is, by shard id. It must no longer read.
         default: The start of shards for which it has no position; None to refuse them.
         on_data_loss: Whether to give up a shard that has expired unread.
-        by: Name of the operator, recorded with the commit.
-        apply: Commit the positions; otherwise only plan them.
 
     Raises:
         InvalidInput: There is no position, one is invalid, or the table has positions already.

@@ -89,7 +89,6 @@ def _plan(
     """Plan an attempt with one list of shards.
 
     Args:
-        shard_ids: The requested shards; all shards if empty.
         incomplete: The error of the lists before. With it, a shard that this list leaves out fails alone.
     """
     stream, now = client.stream, listing.summary.service_time

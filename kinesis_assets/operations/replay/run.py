@@ -30,7 +30,7 @@ from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
 from kinesis_assets.operations.replay.plan import plan_replay
-from kinesis_assets.operations.replay.task import FillJob, FillResult, ShardFillResult
+from kinesis_assets.operations.replay.task import FillJob, FillResult
 from kinesis_assets.retry import Backoff, RetryPolicy, full_jitter, retry
 from kinesis_assets.table.commits.amend import commit_missing_rows
 from kinesis_assets.table.commits.commit import MAX_READING_TIME, read_until

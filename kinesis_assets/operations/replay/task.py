@@ -1,9 +1,8 @@
 """Fill in missing records: one Spark job reads ranges again and writes the records that the table lacks.
 
-It works as landing does: tasks write files, and only files whose manifests are returned are committed.
-
-Finds the records that a table lacks, from the statistics and keys of its data files. Spark tasks import
-this module, so it does not read the table's log: the driver passes the files to it.
+It works as landing does: tasks write files, and only files whose manifests are returned are committed. What
+the table lacks is found from the statistics and keys of its data files. Spark tasks import this module, so it
+does not read the table's log: the driver passes the files to it.
 """
 
 from __future__ import annotations
@@ -99,7 +98,14 @@ def fill_result_of(contents: Sequence[object], job: FillJob, ranges: Sequence[Sh
     """
     landing = job.landing
     result = sum(decode_all(f"stream {landing.stream}", contents, FillResult), FillResult())
-    check_filling(landing.stream, landing.batch_id, ranges, result)
+    check_manifest(
+        landing.stream,
+        landing.batch_id,
+        ranges,
+        files=result.files,
+        shards=result.shards,
+        wrong_shard=_wrong_filling,
+    )
     return result
 
 
@@ -275,22 +281,6 @@ def _group_may_contain(group: pq.RowGroupMetaData, shard_id: str, first: datetim
 
 def _keys(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:
     return zip(*(batch[name].to_pylist() for name in _KEYS), strict=True)
-
-
-def check_filling(stream: str, batch_id: int, ranges: Sequence[ShardRange], filling: FillResult) -> None:
-    """Check that a filling can be the result of these ranges.
-
-    Raises:
-        LandingFailed: It cannot.
-    """
-    check_manifest(
-        stream,
-        batch_id,
-        ranges,
-        files=filling.files,
-        shards=filling.shards,
-        wrong_shard=_wrong_filling,
-    )
 
 
 def _wrong_filling(range_: ShardRange, shard: ShardFillResult) -> str | None:

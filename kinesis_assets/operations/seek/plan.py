@@ -192,10 +192,7 @@ def _to_fill(move: Move, target: Target, unread: Mapping[str, FirstRecord | None
     if complete and first is not None and (current is None or at(first.sequence_number) > current):
         known = _from_record(known, first)
     after = msgspec.structs.replace(
-        move.after,
-        position=_at_first(target),
-        wanted_from=target.first.arrival,
-        gaps=(*shard.gaps, known),
+        move.after, position=_at_first(target), wanted_from=target.first.arrival, gaps=(*shard.gaps, known)
     )
     return replace(move, gap=known, after=after)
 

@@ -19,7 +19,7 @@ from kinesis_assets.ingest.shard_lists import check_for_seek
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
-from kinesis_assets.operations.seek.plan import Direction, Move, going_back, moving, plan_moves
+from kinesis_assets.operations.seek.plan import Direction, going_back, moving, plan_moves
 from kinesis_assets.operations.seek.target import TIME_TO_READ, first_unread, newest_target, read_target
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions

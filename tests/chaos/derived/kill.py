@@ -77,7 +77,7 @@ MAINTENANCE_OF_FORMAT = {
 }
 
 MAINTENANCE = {
-    "merge files": ("kinesis_assets.derive.maintenance", "_merged"),
+    "merge files": ("kinesis_assets.derive.maintenance", "rewritten"),
     "replace files": ("kinesis_assets.derive.derived_table", "DerivedSnapshot.replace"),
     **MAINTENANCE_OF_FORMAT[FORMAT],
     "prune": ("kinesis_assets.derive.maintenance", "prune_folder"),
@@ -108,7 +108,7 @@ REMEMBERING = {
 """The steps of a run that remembers deletions which write, in order."""
 
 EXPIRING = {
-    "write kept rows": ("kinesis_assets.derive.expiry", "_written"),
+    "write kept rows": ("kinesis_assets.derive.expiry", "rewritten"),
     **_COMMIT,
 }
 """The steps that write when rows expire."""

@@ -37,7 +37,6 @@ ALONE = {
     "dagster.components.stream_component": "the component of a stream, apart from the base of all components",
     "dagster.spark_resource": "the only module of the definitions that loads dagster_pyspark",
     "definitions": "what Dagster loads",
-    "derive.sample": "reads data files, which a command does not",
     "schemas.files": "loaded only for schemas that are in files",
     "spark.connect_token": "loads gRPC",
     "spark.probe_task": "runs where every other module may be missing",

@@ -17,7 +17,8 @@ from kinesis_assets import Cursor, new_rows, read_table
 from kinesis_assets.derive.cursor import Records, Selection
 from kinesis_assets.derive.new_rows import next_rows, rows_since
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.derive.source_tables import RawSource, open_source
+from kinesis_assets.derive.raw_source import RawSource
+from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     InvalidInput,
     PositionsUnreadable,

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field
 
-from kinesis_assets.derive import maintenance
+from kinesis_assets.derive import maintenance, write
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.maintenance import compact_partition
 from kinesis_assets.errors import DataFileInvalid, TableUnsuitable
@@ -104,12 +104,12 @@ def test_a_second_maintenance_finds_nothing_to_do(busy):
 
 
 def test_a_file_with_other_rows_than_its_log_names_is_not_replaced(busy, monkeypatch):
-    real = maintenance.rows_of_file
+    real = write.rows_of_file
 
     def truncated(*arguments):
         yield from list(real(*arguments))[1:]
 
-    monkeypatch.setattr(maintenance, "rows_of_file", truncated)
+    monkeypatch.setattr(write, "rows_of_file", truncated)
     active = busy.active
     with pytest.raises(DataFileInvalid):
         compact_partition(busy.table, "part=a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.operations.compare.rules import Rules, mentioned
+from kinesis_assets.operations.compare.comparison import Rules, mentioned
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from kinesis_assets.derive.policy import DeletedRows, Deletion
-from kinesis_assets.derive.source_commits import of_amendment
+from kinesis_assets.derive.source import of_amendment
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions.range_stats import RangeStats
 from support.amendments import new_amendment
