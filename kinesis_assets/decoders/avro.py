@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from kinesis_assets.decoders.avro_resolution import Resolution
-from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.decoder import Undecodable, value_step
 from kinesis_assets.decoders.spark_types import converter, parse_type
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.avro_schema import avro_columns
@@ -77,12 +77,7 @@ class Avro:
 
     def make_step(self) -> Step:
         """See `Decoder`."""
-        read = AvroReader(AvroDefinition(self.definition), cast("DataType", self.spark_type)).read
-
-        def step(decoding: Decoding) -> None:
-            decoding.value = read(decoding.value)
-
-        return step
+        return value_step(AvroReader(AvroDefinition(self.definition), cast("DataType", self.spark_type)).read)
 
 
 @dataclass(frozen=True)
@@ -110,10 +105,7 @@ class AvroReader:
     """
 
     def __init__(
-        self,
-        writer: AvroDefinition,
-        spark_type: DataType,
-        reader: AvroDefinition | None = None,
+        self, writer: AvroDefinition, spark_type: DataType, reader: AvroDefinition | None = None
     ) -> None:
         try:
             import fastavro  # noqa: PLC0415  # an extra
@@ -148,9 +140,12 @@ class AvroReader:
         return self._checked(value)
 
 
-def check_reader(reader: AvroDefinition, spark_type: DataType) -> None:
-    """Raise `Undecodable` if a reader's schema or one of its defaults cannot be used."""
-    AvroReader(AvroDefinition('{"type": "record", "name": "None", "fields": []}'), spark_type, reader)
+def check_reader(reader: AvroDefinition | None, spark_type: DataType) -> None:
+    """Raise `InvalidInput` if a reader's schema or one of its defaults cannot be used."""
+    try:
+        AvroReader(AvroDefinition('{"type": "record", "name": "None", "fields": []}'), spark_type, reader)
+    except Undecodable as error:
+        raise InvalidInput(f"the reader's Avro schema cannot be used: {error}; correct it") from None
 
 
 def _parsed(definition: AvroDefinition) -> tuple[Any, dict[str, Any]]:
@@ -200,6 +195,12 @@ def _lossless(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
+def _parts(schema: dict[str, Any]) -> list[Any]:
+    """Return the schemas of the fields, items or values of a parsed schema."""
+    parts = [field["type"] for field in schema.get("fields", ())]
+    return parts + [schema[key] for key in ("items", "values") if key in schema]
+
+
 def _is_recursive(schema: Any, within: tuple[str, ...] = ()) -> bool:
     """Return whether a parsed schema contains a reference to an enclosing schema."""
     if isinstance(schema, str):
@@ -208,9 +209,7 @@ def _is_recursive(schema: Any, within: tuple[str, ...] = ()) -> bool:
         return any(_is_recursive(branch, within) for branch in schema)
     if "name" in schema:
         within = (*within, schema["name"])
-    inner = [field["type"] for field in schema.get("fields", ())]
-    inner += [schema[key] for key in ("items", "values") if key in schema]
-    return any(_is_recursive(each, within) for each in inner)
+    return any(_is_recursive(each, within) for each in _parts(schema))
 
 
 def _size(schema: Any, named: dict[str, Any], known: dict[str, int]) -> int:
@@ -221,9 +220,7 @@ def _size(schema: Any, named: dict[str, Any], known: dict[str, int]) -> int:
         return known[schema]
     if isinstance(schema, list):
         return sum(_size(branch, named, known) for branch in schema)
-    inner = [field["type"] for field in schema.get("fields", ())]
-    inner += [schema[key] for key in ("items", "values") if key in schema]
-    return 1 + sum(_size(each, named, known) for each in inner)
+    return 1 + sum(_size(each, named, known) for each in _parts(schema))
 
 
 def _is_endless(schema: Any, named: dict[str, Any]) -> bool:
@@ -234,9 +231,7 @@ def _is_endless(schema: Any, named: dict[str, Any]) -> bool:
         return False
     if schema["type"] == "array" and _is_empty(schema["items"], named):
         return True
-    inner = [field["type"] for field in schema.get("fields", ())]
-    inner += [schema[key] for key in ("items", "values") if key in schema]
-    return any(_is_endless(each, named) for each in inner)
+    return any(_is_endless(each, named) for each in _parts(schema))
 
 
 def _is_empty(schema: Any, named: dict[str, Any]) -> bool:

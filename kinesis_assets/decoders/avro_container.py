@@ -17,17 +17,10 @@ from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 from kinesis_assets.decoders.avro import AvroDefinition, AvroReader, check_reader
 from kinesis_assets.decoders.compression import TooLarge, decompress
-from kinesis_assets.decoders.decoder import (
-    MAX_BYTES,
-    MOST_REPEATED,
-    Decoding,
-    Undecodable,
-    check_max_bytes,
-)
+from kinesis_assets.decoders.decoder import MAX_BYTES, MOST_REPEATED, Decoding, Undecodable, check_max_bytes
 from kinesis_assets.decoders.formats import FORMATS
 from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.decoders.varint import read_varint
-from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,10 +67,7 @@ class AvroContainer:
     def resolved(self) -> Self:
         """Return a copy with a parsed type; see `Decoder`."""
         spark_type = parse_type(self.spark_type)
-        try:
-            check_reader(self._reader or _ANY, spark_type)
-        except Undecodable as error:
-            raise InvalidInput(f"the reader's Avro schema cannot be used: {error}; correct it") from None
+        check_reader(self._reader, spark_type)
         return replace(self, spark_type=spark_type)
 
     @property
@@ -161,9 +151,6 @@ def writer_schema(record: bytes) -> str:
     return _read_header(_Cursor(record)).schema
 
 
-_ANY = AvroDefinition('{"type": "record", "name": "Any", "fields": []}')
-
-
 @dataclass(frozen=True, slots=True)
 class _Header:
     """The header of a container.
@@ -196,10 +183,8 @@ def _read_header(cursor: _Cursor) -> _Header:
             key = cursor.take(cursor.varint())
             values[key] = cursor.take(cursor.varint())
     marker = cursor.take(_MARKER_BYTES)
-    schema, codec = (
-        values.get(b"avro.schema", b""),
-        values.get(b"avro.codec", b"null").decode(errors="replace"),
-    )
+    schema = values.get(b"avro.schema", b"")
+    codec = values.get(b"avro.codec", b"null").decode(errors="replace")
     if codec not in _CODECS:
         raise Undecodable(f"its codec is {codec[:80]}; {', '.join(_CODECS)} are supported")
     entry = b"".join((_varint(11), b"avro.schema", _varint(len(schema)), schema))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
+from kinesis_assets.decoders.decoder import MAX_BYTES, BytesDecoder, Decoding, Undecodable, check_max_bytes
 from kinesis_assets.decoders.varint import read_varint
 
 if TYPE_CHECKING:
@@ -19,16 +19,12 @@ _READ_BYTES = 1 << 20  # Arrow allocates the requested size of each read
 
 
 @dataclass(frozen=True)
-class _Compressed:
+class _Compressed(BytesDecoder):
     max_bytes: int = MAX_BYTES
     name: ClassVar[str]
-    spark_type: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_max_bytes(self.max_bytes)
-
-    def resolved(self) -> Self:
-        return self
 
     def make_step(self) -> Step:
         def step(decoding: Decoding) -> None:

@@ -207,20 +207,19 @@ class Confluent:
         if isinstance(self.schemas, ConfluentRegistry):
             self.schemas.resolved()
         else:
-            check_schemas(
-                payloads, cast("Mapping[int, SchemaVersion]", self.schemas), has_sorted_messages=False
-            )
+            check_schemas(payloads, cast("Mapping[int, SchemaVersion]", self.schemas))
         return replace(self, spark_type=payloads.spark_type)
 
     @property
     def _payloads(self) -> PayloadType:
-        return PayloadType.of(cast("str | DataType", self.spark_type), self.reader)
+        spark_type = cast("str | DataType", self.spark_type)
+        return PayloadType.of(spark_type, self.reader, has_sorted_messages=False)
 
     def make_step(self) -> Step:
         """See `Decoder`."""
         read = None
         if self.schemas is not None:
-            read = payload_reader(self._payloads, self.schemas.get, has_sorted_messages=False)
+            read = payload_reader(self._payloads, self.schemas.get)
 
         def step(decoding: Decoding) -> None:
             data = decoding.value

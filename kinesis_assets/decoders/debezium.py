@@ -263,11 +263,7 @@ def _added(operation: str, source: Row, path: str) -> Row:
         if (number := source.get(name)) is not None:
             at = moment(number, unit, path + name)
             break
-    return {
-        OPERATION.name: operation,
-        CHANGED_AT.name: at,
-        POSITION.name: _position(source, at, path),
-    }
+    return {OPERATION.name: operation, CHANGED_AT.name: at, POSITION.name: _position(source, at, path)}
 
 
 def _position(source: Row, at: datetime | None, path: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from kinesis_assets.errors import InvalidInput
 
@@ -20,7 +20,6 @@ MOST_REPEATED = 1 << 30
 """The maximum number of bytes that the documents of a record may repeat: a megabyte could become 100 GB."""
 
 _MAX_MAX_BYTES = 1 << 30  # Arrow arrays with 32-bit offsets and Spark's rows hold less than 2 GiB
-
 
 _ERROR_CHARACTERS = 500
 
@@ -137,6 +136,25 @@ class Decoder(Protocol):
 
     def make_step(self) -> Step:
         """Create the function that a task applies to each record."""
+
+
+class BytesDecoder:
+    """A decoder that returns bytes, and whose configuration is complete without a Spark session."""
+
+    spark_type: ClassVar[None] = None
+
+    def resolved(self) -> Self:
+        """See `Decoder`."""
+        return self
+
+
+def value_step(read: Callable[[bytes], Any]) -> Step:
+    """Create the step that replaces the bytes of a document by what a function returns for them."""
+
+    def step(decoding: Decoding) -> None:
+        decoding.value = read(decoding.value)
+
+    return step
 
 
 def check_max_bytes(max_bytes: int) -> None:

@@ -98,7 +98,22 @@ class Csv:
         return step
 
     def _values(self, text: str) -> list[str | None]:
-        return _comma_separated(text)
+        """Return the values of a row, of which empty ones without quotes are None."""
+        if '"' not in text and (found := _separated(text, ",")) is not None:
+            return found
+        values: list[str | None] = []
+        place = 0
+        while (match := _FIELD.match(text, place)) is not None:
+            quoted, plain, more = match.groups()
+            if plain is not None and plain.startswith('"'):
+                break
+            values.append(plain or None if quoted is None else quoted.replace('""', '"'))
+            place = match.end()
+            if more is None:
+                return values
+        if "\n" in text[place:].rstrip("\r\n"):
+            raise Undecodable(f"field {len(values) + 1} ends with a newline; a record is one row")
+        raise Undecodable(f"field {len(values) + 1} has a quote that is not closed, or text behind it")
 
 
 @dataclass(frozen=True)
@@ -111,37 +126,12 @@ class Tsv(Csv):
     name: ClassVar[str] = "tsv"
 
     def _values(self, text: str) -> list[str | None]:
-        return _tab_separated(text)
+        if (values := _separated(text, "\t")) is None:
+            raise Undecodable("it has a newline within; a record is one row")
+        return values
 
 
 _FIELD = re.compile(r'(?:"((?:[^"]|"")*+)"|([^,\r\n]*+))(?:(,)|(?:\r?\n)?\Z)')
-
-
-def _comma_separated(text: str) -> list[str | None]:
-    """Return the values of a row, of which empty ones without quotes are None."""
-    if '"' not in text and (values := _separated(text, ",")) is not None:
-        return values
-    values = []
-    place = 0
-    while (match := _FIELD.match(text, place)) is not None:
-        quoted, plain, more = match.groups()
-        if plain is not None and plain.startswith('"'):
-            break
-        values.append(plain or None if quoted is None else quoted.replace('""', '"'))
-        place = match.end()
-        if more is None:
-            return values
-    if "\n" in text[place:].rstrip("\r\n"):
-        raise Undecodable(f"field {len(values) + 1} ends with a newline; a record is one row")
-    raise Undecodable(f"field {len(values) + 1} has a quote that is not closed, or text behind it")
-
-
-def _tab_separated(text: str) -> list[str | None]:
-    """Return the values of a row, of which empty ones are None."""
-    values = _separated(text, "\t")
-    if values is None:
-        raise Undecodable("it has a newline within; a record is one row")
-    return values
 
 
 def _separated(text: str, delimiter: str) -> list[str | None] | None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import msgspec
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
-from kinesis_assets.decoders.database_changes import DELETE, INSERT, LOAD, UPDATE, ChangeDecoder
+from kinesis_assets.decoders.database_changes import DELETE, EXACT, INSERT, LOAD, UPDATE, ChangeDecoder
 from kinesis_assets.decoders.decoder import Undecodable
-from kinesis_assets.decoders.exact_numbers import EXACT
 from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION, SOURCE
 from kinesis_assets.decoders.json_documents import json_reader
 

@@ -27,14 +27,15 @@ from pyspark.sql.types import (
 
 from kinesis_assets.decoders.database_changes import (
     DELETE,
+    EXACT,
     INSERT,
     UPDATE,
     ChangeDecoder,
     beneath,
+    exact_number,
     moment,
 )
 from kinesis_assets.decoders.decoder import Undecodable
-from kinesis_assets.decoders.exact_numbers import EXACT, exact_number
 from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION, SOURCE
 from kinesis_assets.decoders.json_documents import INVALID, TRUNCATED, json_decoder, json_reader
 from kinesis_assets.decoders.spark_types import JsonText, typed_dict, value_type

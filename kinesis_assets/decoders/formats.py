@@ -198,12 +198,7 @@ def load_named(name: str) -> Any:
 FORMATS = {
     each.name: each
     for each in (
-        Format(
-            "json",
-            "one document each",
-            "kinesis_assets.decoders.json_documents.Json",
-            is_json=True,
-        ),
+        Format("json", "one document each", "kinesis_assets.decoders.json_documents.Json", is_json=True),
         Format(
             "csv",
             "a row of comma-separated values each, with the columns of the schema by their position",

@@ -121,9 +121,8 @@ class GlueRegistry:
             InvalidInput: The registry has no such version, or it is not available.
             RegistryCallFailed: The call to the registry failed.
         """
-        if number is None:
-            return _named(self, registry_name, name, {"LatestVersion": True})
-        return _numbered(self, registry_name, name, number)
+        get = _named if number is None else _numbered
+        return get(self, registry_name, name, number)
 
     def type_of(
         self, registry_name: str, name: str, number: int | None = None, message: str | None = None
@@ -167,16 +166,10 @@ def _schema_version(registry: GlueRegistry, schema_id: str) -> SchemaVersion:
     return _get(registry, f"schema version {schema_id}", SchemaVersionId=schema_id)[0]
 
 
-@lru_cache(maxsize=64)
-def _numbered(registry: GlueRegistry, registry_name: str, name: str, number: int) -> SchemaVersion:
-    return _named(registry, registry_name, name, {"VersionNumber": number})
-
-
-def _named(
-    registry: GlueRegistry, registry_name: str, name: str, version: Mapping[str, int]
-) -> SchemaVersion:
-    what = _described(registry_name, name, version.get("VersionNumber"))
+def _named(registry: GlueRegistry, registry_name: str, name: str, number: int | None) -> SchemaVersion:
+    what = _described(registry_name, name, number)
     schema = {"RegistryName": registry_name, "SchemaName": name}
+    version = {"LatestVersion": True} if number is None else {"VersionNumber": number}
     try:
         found, status = _get(registry, what, SchemaId=schema, SchemaVersionNumber=version)
     except LookupError as error:
@@ -184,6 +177,9 @@ def _named(
     if status != "AVAILABLE":
         raise InvalidInput(f"{what} has the status {status}; give the number of another version")
     return found
+
+
+_numbered = lru_cache(maxsize=64)(_named)
 
 
 def _get(registry: GlueRegistry, what: str, **request: Any) -> tuple[SchemaVersion, str]:
@@ -273,18 +269,19 @@ class Glue:
                 schemas[str(UUID(schema_id))] = version
             except ValueError as error:
                 raise InvalidInput(f"schema version {schema_id}: {error}; give its id, a UUID") from error
-        check_schemas(payloads, schemas, has_sorted_messages=True)
+        check_schemas(payloads, schemas)
         return replace(ready, schemas=schemas)
 
     @property
     def _payloads(self) -> PayloadType:
-        return PayloadType.of(cast("str | DataType", self.spark_type), self.reader)
+        spark_type = cast("str | DataType", self.spark_type)
+        return PayloadType.of(spark_type, self.reader, has_sorted_messages=True)
 
     def make_step(self) -> Step:
         """See `Decoder`."""
         read = None
         if self.schemas is not None:
-            read = payload_reader(self._payloads, self.schemas.get, has_sorted_messages=True)
+            read = payload_reader(self._payloads, self.schemas.get)
 
         def step(decoding: Decoding) -> None:
             compression, schema_id, payload = _unframed(decoding.value)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import msgspec
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
-from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.decoder import Undecodable, value_step
 from kinesis_assets.decoders.spark_types import convert, parse_number, parse_type, value_type
 
 if TYPE_CHECKING:
@@ -59,12 +59,7 @@ class Json:
 
     def make_step(self) -> Step:
         """See `Decoder`."""
-        read = json_reader(cast("DataType", self.spark_type))
-
-        def step(decoding: Decoding) -> None:
-            decoding.value = read(decoding.value)
-
-        return step
+        return value_step(json_reader(cast("DataType", self.spark_type)))
 
 
 INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from kinesis_assets.decoders.decoder import MOST_REPEATED, Decoding, Undecodable
+from kinesis_assets.decoders.decoder import MOST_REPEATED, BytesDecoder, Decoding, Undecodable
 from kinesis_assets.decoders.split import IN_MEMORY, elements_between
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import RECORD
@@ -44,7 +44,7 @@ def parse_path(path: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Unnest:
+class Unnest(BytesDecoder):
     """Make a document of each element of an array: the document itself with the element in its place.
 
     An array that is empty, null or missing has no elements, and its document becomes none.
@@ -56,14 +56,9 @@ class Unnest:
     path: str
     multiplies: ClassVar[bool] = True
     name: ClassVar[str] = "unnest"
-    spark_type: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         parse_path(self.path)
-
-    def resolved(self) -> Self:
-        """See `Decoder`."""
-        return self
 
     def make_step(self) -> Step:
         """See `Decoder`."""
@@ -108,11 +103,7 @@ def _around(document: Any, path: tuple[str, ...]) -> tuple[bytes, bytes, bytes]:
         for each, value in members.items()
     ]
     place = [*members].index(name)
-    return (
-        b"{" + b",".join(texts[: place + 1]),
-        array,
-        b",".join((after, *texts[place + 1 :])) + b"}",
-    )
+    return b"{" + b",".join(texts[: place + 1]), array, b",".join((after, *texts[place + 1 :])) + b"}"
 
 
 def _elements(array: bytes) -> Iterable[bytes | msgspec.Raw]:
@@ -128,7 +119,7 @@ _OF_RECORD = f"{RECORD}."
 
 
 @dataclass(frozen=True)
-class Only:
+class Only(BytesDecoder):
     """Decode only documents in which fields, or columns of the source, have some values. Others are left out.
 
     Values are compared as those of JSON: text with text, and numbers exactly. A missing field is null.
@@ -142,7 +133,6 @@ class Only:
     values: Mapping[str, Scalar | list[Scalar]]
     tombstones: tuple[bytes, ...] = ()
     name: ClassVar[str] = "only"
-    spark_type: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -167,10 +157,6 @@ class Only:
         """The values of the columns of the source, by their names."""
         names = {parse_path(path): path for path in self.values}
         return {path[1]: _several(self.values[key]) for path, key in names.items() if path[0] == RECORD}
-
-    def resolved(self) -> Self:
-        """See `Decoder`."""
-        return self
 
     def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows in which columns of the source have the values."""

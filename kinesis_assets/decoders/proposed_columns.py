@@ -16,8 +16,7 @@ from kinesis_assets.decoders.decoder import MAX_BYTES, Undecodable
 from kinesis_assets.decoders.formats import SOURCE, UNCHANGED
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.avro_schema import avro_columns
-from kinesis_assets.schemas.ddl import RECORD, Field, column_names, columns, readable
-from kinesis_assets.schemas.ddl_parser import parse_columns
+from kinesis_assets.schemas.ddl import RECORD, Field, column_names, columns, parse_columns, readable
 from kinesis_assets.schemas.inference import JSON_NUMBER, infer_type, infer_values
 
 if TYPE_CHECKING:

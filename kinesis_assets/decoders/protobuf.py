@@ -12,14 +12,9 @@ import msgspec
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
-from pyspark.sql.types import (
-    ArrayType,
-    MapType,
-    NumericType,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, MapType, NumericType, StructType
 
-from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.decoder import Undecodable, value_step
 from kinesis_assets.decoders.spark_types import JsonText, convert, parse_type, value_type
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.protobuf_schema import (
@@ -40,7 +35,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
     from pyspark.sql.types import DataType
 
-    from kinesis_assets.decoders.decoder import DecoderSettings
+    from kinesis_assets.decoders.decoder import DecoderSettings, Step
 
 _SECONDS = range(-62_135_596_800, 253_402_300_800)
 """The seconds of the years 1 to 9999, which are those of a google.protobuf.Timestamp."""
@@ -86,15 +81,10 @@ class Protobuf:
             raise InvalidInput(f"the type does not fit the message: {error}; correct it") from None
         return replace(self, spark_type=spark_type)
 
-    def make_step(self) -> Callable[[Decoding], None]:
+    def make_step(self) -> Step:
         """See `Decoder`."""
         message = read_message(self.descriptors, self.message)
-        read = protobuf_reader(message, cast("DataType", self.spark_type), as_tuples=True)
-
-        def step(decoding: Decoding) -> None:
-            decoding.value = read(decoding.value)
-
-        return step
+        return value_step(protobuf_reader(message, cast("DataType", self.spark_type), as_tuples=True))
 
 
 def protobuf_reader(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_assets.decoders.avro import AvroDefinition, AvroReader, check_reader
@@ -47,33 +47,30 @@ class PayloadType:
     Attributes:
         spark_type: The type; parsed before the first reader is created.
         reader: A reader's Avro schema, whose defaults and aliases apply to AVRO payloads.
+        has_sorted_messages: How a Protobuf payload says which message it is, see `registered_protobuf`.
     """
 
     spark_type: str | DataType
     reader: AvroDefinition | None = None
+    has_sorted_messages: bool = False
 
     @classmethod
-    def of(cls, spark_type: str | DataType, reader: str | AvroDefinition | None) -> PayloadType:
+    def of(
+        cls, spark_type: str | DataType, reader: str | AvroDefinition | None, *, has_sorted_messages: bool
+    ) -> PayloadType:
         """Return a type with the text of a reader's schema."""
-        return cls(spark_type, AvroDefinition(reader) if isinstance(reader, str) else reader)
+        definition = AvroDefinition(reader) if isinstance(reader, str) else reader
+        return cls(spark_type, definition, has_sorted_messages)
 
     def resolved(self) -> PayloadType:
         """Return a copy with a parsed type."""
         spark_type = parse_type(self.spark_type)
         if self.reader is not None:
-            try:
-                check_reader(self.reader, spark_type)
-            except Undecodable as error:
-                raise InvalidInput(f"the reader's Avro schema cannot be used: {error}; correct it") from None
-        return PayloadType(spark_type, self.reader)
+            check_reader(self.reader, spark_type)
+        return replace(self, spark_type=spark_type)
 
-    def reader_of(
-        self, version: SchemaVersion | None, *, has_sorted_messages: bool
-    ) -> Callable[[bytes], Any]:
+    def reader_of(self, version: SchemaVersion | None) -> Callable[[bytes], Any]:
         """Create a function that decodes payloads of a schema version or raises `Undecodable`.
-
-        Args:
-            has_sorted_messages: How a Protobuf payload says which message it is, see `registered_protobuf`.
 
         Raises:
             InvalidInput: A package is not installed.
@@ -93,7 +90,7 @@ class PayloadType:
                 )
 
                 return registered_protobuf_reader(
-                    version.definition, version.imports, spark_type, is_sorted=has_sorted_messages
+                    version.definition, version.imports, spark_type, is_sorted=self.has_sorted_messages
                 )
         raise Undecodable(f"its data format is {version.data_format}; AVRO, JSON and PROTOBUF are supported")
 
@@ -105,7 +102,7 @@ _MAX_READERS = 1024
 
 
 def payload_reader(
-    payloads: PayloadType, get: Callable[[_Id], SchemaVersion | None], *, has_sorted_messages: bool
+    payloads: PayloadType, get: Callable[[_Id], SchemaVersion | None]
 ) -> Callable[[_Id, bytes], Any]:
     """Create a function that decodes payloads by the ids of their schemas or raises `Undecodable`.
 
@@ -116,7 +113,7 @@ def payload_reader(
 
     def create(schema_id: _Id) -> Callable[[bytes], Any]:
         try:
-            return payloads.reader_of(get(schema_id), has_sorted_messages=has_sorted_messages)
+            return payloads.reader_of(get(schema_id))
         except Undecodable as error:
             reason = f"schema version {schema_id}: {error}"
 
@@ -135,13 +132,11 @@ def payload_reader(
     return read
 
 
-def check_schemas(
-    payloads: PayloadType, schemas: Mapping[_Id, SchemaVersion], *, has_sorted_messages: bool
-) -> None:
+def check_schemas(payloads: PayloadType, schemas: Mapping[_Id, SchemaVersion]) -> None:
     """Raise `InvalidInput` if one of the schemas that a user gives cannot be used."""
     for schema_id, version in schemas.items():
         try:
-            payloads.reader_of(version, has_sorted_messages=has_sorted_messages)
+            payloads.reader_of(version)
         except Undecodable as error:
             raise InvalidInput(f"schema version {schema_id}: {error}") from error
 

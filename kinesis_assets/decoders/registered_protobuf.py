@@ -17,8 +17,7 @@ from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.protobuf import protobuf_reader
 from kinesis_assets.decoders.varint import read_varint
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.protobuf_schema import messages
-from kinesis_assets.schemas.protobuf_text import compiled, require_protoc
+from kinesis_assets.schemas.protobuf_schema import compiled, messages, require_protoc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.schemas.ddl import Field, struct
+from kinesis_assets.schemas.ddl import MAX_DIGITS, Field, struct
 from kinesis_assets.schemas.inference import JSON_NUMBER, ValueSet
 
 if TYPE_CHECKING:
@@ -250,7 +250,6 @@ _CONNECT_LOGICAL = {
 """By the name of a schema. Times without a time zone are those of columns that have none."""
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_MOST_DIGITS = 38
 
 
 def _connect_type(schema: Mapping[str, Any]) -> str | None:
@@ -276,6 +275,6 @@ def _connect_type(schema: Mapping[str, Any]) -> str | None:
 def _decimal(parameters: Mapping[str, Any]) -> str | None:
     scale, digits = (
         int(text) if (text := str(parameters.get(name, default))).isdecimal() else -1
-        for name, default in (("scale", ""), ("connect.decimal.precision", _MOST_DIGITS))
+        for name, default in (("scale", ""), ("connect.decimal.precision", MAX_DIGITS))
     )
-    return f"DECIMAL({digits}, {scale})" if 0 <= scale <= digits <= _MOST_DIGITS else None
+    return f"DECIMAL({digits}, {scale})" if 0 <= scale <= digits <= MAX_DIGITS else None

@@ -151,12 +151,9 @@ def parse_type(spark_type: str | spark_types.DataType) -> spark_types.DataType:
         ) from error
 
 
-def _usual(_: spark_types.DataType, usual: Any) -> Any:
-    return usual
-
-
 def value_type(
-    spark_type: spark_types.DataType, chosen: Callable[[spark_types.DataType, Any], Any] = _usual
+    spark_type: spark_types.DataType,
+    chosen: Callable[[spark_types.DataType, Any], Any] = lambda _, usual: usual,
 ) -> tuple[Any, pa.DataType]:
     """Return the Python type with which msgspec validates values, and the Arrow type that stores them.
 

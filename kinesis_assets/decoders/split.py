@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import msgspec
 
-from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.decoder import BytesDecoder, Decoding, Undecodable
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _CLOSING = {b"{": b"}", b"[": b"]"}
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(BytesDecoder):
     """Split records into documents, each of which is decoded on its own.
 
     A byte order mark before the first document is left out, as is whitespace around documents.
@@ -53,15 +53,10 @@ class Split:
     mode: SplitMode
     multiplies: ClassVar[bool] = True
     name: ClassVar[str] = "split"
-    spark_type: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(SplitMode):
             raise InvalidInput(f"Split takes {', '.join(get_args(SplitMode))}, not {self.mode!r}")
-
-    def resolved(self) -> Self:
-        """See `Decoder`."""
-        return self
 
     def make_step(self) -> Step:
         """See `Decoder`."""

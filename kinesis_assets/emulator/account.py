@@ -36,8 +36,7 @@ class Account:
     Callers must hold `lock`, which all accounts share. Every operation is therefore atomic.
 
     Attributes:
-        account_id: The account id, twelve digits.
-        lock: The lock that callers must hold.
+        account_id: Twelve digits.
         clock: The service's clock, which all accounts share.
         accounts: All accounts of the service by account id.
     """

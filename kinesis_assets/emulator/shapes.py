@@ -38,9 +38,7 @@ ConsumerARN = Annotated[
 ResourceARN = Annotated[
     str,
     Meta(
-        min_length=1,
-        max_length=2048,
-        pattern=r"^arn:aws.*:kinesis:.*:\d{12}:.*(stream|channel|queue)/\S+$",
+        min_length=1, max_length=2048, pattern=r"^arn:aws.*:kinesis:.*:\d{12}:.*(stream|channel|queue)/\S+$"
     ),
 ]
 ShardId = Annotated[str, Meta(min_length=1, max_length=128, pattern="^[a-zA-Z0-9_.-]+$")]

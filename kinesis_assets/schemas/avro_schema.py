@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.ddl import Field, columns, struct
+from kinesis_assets.schemas.ddl import MAX_DIGITS, Field, columns, struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,9 +33,6 @@ _LOGICAL = {
     "long-timestamp-millis": "TIMESTAMP",
 }
 """The logical types that have a Spark type besides decimals, behind the types of which they are."""
-
-_MAX_DIGITS = 38
-"""The precision that a decimal of Spark has at most."""
 
 _WIDER = ({"INT", "BIGINT"}, {"FLOAT", "DOUBLE"})
 """Types of which a union has the last one."""
@@ -159,9 +156,9 @@ def _bytes(schema: Mapping[str, Any], path: str) -> str:
         raise _invalid(
             path, f"is a decimal with the precision {precision} and the scale {scale}; correct them"
         )
-    if precision > _MAX_DIGITS:
+    if precision > MAX_DIGITS:
         raise _invalid(
-            path, f"is a decimal of {precision} digits, and those of Spark have {_MAX_DIGITS} at most"
+            path, f"is a decimal of {precision} digits, and those of Spark have {MAX_DIGITS} at most"
         )
     return f"DECIMAL({precision}, {scale})"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from kinesis_assets.schemas.ddl import RECORD, Field, readable, struct
+from kinesis_assets.schemas.ddl import MAX_DIGITS, RECORD, Field, readable, struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,6 @@ _EXACT = "DECIMAL"
 """The kind of an exact number with a fraction, whose digits decide its type."""
 _WHOLE = {"BIGINT", "DECIMAL(38, 0)"}
 _NUMBERS = {*_WHOLE, "DOUBLE", _EXACT}
-_MOST_DIGITS = 38
 _DIGITS_OF_BIT = 0.30103
 _DIGITS_OF_DOUBLE = 15
 
@@ -183,8 +182,8 @@ class _Values:
         if _EXACT not in kinds and not many:
             whole = "BIGINT" if kinds == {"BIGINT"} else "DECIMAL(38, 0)"
             return "DOUBLE" if "DOUBLE" in kinds else whole
-        if self.whole + self.scale <= _MOST_DIGITS:
-            return f"DECIMAL({_MOST_DIGITS}, {self.scale})"
+        if self.whole + self.scale <= MAX_DIGITS:
+            return f"DECIMAL({MAX_DIGITS}, {self.scale})"
         notes.append(
             f"{path} has numbers of {self.whole} digits before and {self.scale} behind the point, which no "
             "decimal of Spark has. VARIANT keeps each as JSON text"
@@ -202,9 +201,9 @@ def _kind(value: Any) -> str:  # noqa: PLR0911  # a table of cases
             return "BINARY"
         case int() if -(1 << 63) <= value < 1 << 63:
             return "BIGINT"
-        case int() if abs(value) < 10**_MOST_DIGITS:
+        case int() if abs(value) < 10**MAX_DIGITS:
             return "DECIMAL(38, 0)"
-        case Decimal() if value.adjusted() < _MOST_DIGITS:
+        case Decimal() if value.adjusted() < MAX_DIGITS:
             return _kind(int(value)) if value == value.to_integral_value() else _EXACT
     return "DOUBLE" if not isinstance(value, Decimal) and abs(value) <= sys.float_info.max else "VARIANT"
 

@@ -1,4 +1,4 @@
-"""The Spark type of a Protobuf message, whose definition is in a descriptor set.
+"""The Spark type of a Protobuf message, which is defined by a descriptor set or by the text of a registry.
 
 `protoc --include_imports --descriptor_set_out=shop.desc shop.proto` writes a descriptor set.
 Source: https://protobuf.dev/programming-guides/proto3/
@@ -6,7 +6,14 @@ Source: https://protobuf.dev/programming-guides/proto3/
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from functools import lru_cache
 from importlib import import_module
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2, wrappers_pb2
@@ -41,7 +48,7 @@ _PLAIN = {
     FieldDescriptor.TYPE_UINT64: "DECIMAL(20, 0)",
 }
 
-WELL_KNOWN = {
+_WELL_KNOWN = {
     "google.protobuf.Duration": "DECIMAL(21, 9)",
     "google.protobuf.ListValue": "VARIANT",
     "google.protobuf.Struct": "VARIANT",
@@ -144,7 +151,7 @@ def own_type(message: Descriptor) -> str | None:
         return _PLAIN[message.fields_by_name["value"].type]
     if not message.fields:
         return "BOOLEAN"
-    return WELL_KNOWN.get(message.full_name) if message.file.name in _BUNDLED else None
+    return _WELL_KNOWN.get(message.full_name) if message.file.name in _BUNDLED else None
 
 
 def is_wrapper(message: Descriptor) -> bool:
@@ -210,3 +217,67 @@ def _value(field: FieldDescriptor, path: str, within: tuple[str, ...]) -> str:
             "and Spark has no recursive types; name another message"
         )
     return struct(_fields(message, path, within))
+
+
+_NAME = "definition.proto"
+_SECONDS = 300
+_REASON_CHARACTERS = 300
+
+_LOGGED = re.compile(r"WARNING: |[IWEF]\d{4} ")
+"""The beginning of what protoc logs beside errors."""
+
+
+def require_protoc() -> None:
+    """Raise `InvalidInput` if protoc is not installed."""
+    try:
+        import grpc_tools  # noqa: F401, PLC0415  # an extra
+    except ImportError as error:
+        raise InvalidInput(
+            "definitions of Protobuf in a registry need grpcio-tools: pip install 'kinesis-assets[protobuf]'"
+        ) from error
+
+
+@lru_cache(maxsize=64)
+def compiled(definition: str, imports: tuple[tuple[str, str], ...] = ()) -> FileDescriptor:
+    """Return the descriptor of a definition. The process caches it, because protoc is a process of its own.
+
+    Args:
+        definition: The text of a .proto file.
+        imports: The names and texts of the files that it imports. Those of Protobuf itself need not be given.
+
+    Raises:
+        InvalidInput: The definition cannot be compiled.
+    """
+    with TemporaryDirectory() as folder:
+        for name, text in (*imports, (_NAME, definition)):
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts:
+                raise InvalidInput(f"it imports {name}, which is not a relative path")
+            Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
+            Path(folder, path).write_text(text, encoding="utf-8")
+        return _protoc(folder)
+
+
+def _protoc(folder: str) -> FileDescriptor:
+    # A process, because protoc writes its errors to the standard error of the process.
+    import grpc_tools  # noqa: PLC0415  # an extra
+
+    bundled = Path(grpc_tools.__path__[0], "_proto")
+    written = Path(folder, "definition.desc")
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={folder}", f"--proto_path={bundled}"]
+    try:
+        done = subprocess.run(  # noqa: S603  # no shell, and only names from here
+            [*command, "--include_imports", f"--descriptor_set_out={written}", _NAME],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InvalidInput(f"protoc has not compiled its definition within {_SECONDS} s") from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").replace(f"{folder}/", "").splitlines()
+        reason = "; ".join(line for line in lines if not _LOGGED.match(line))[:_REASON_CHARACTERS]
+        raise InvalidInput(f"protoc cannot compile its definition: {reason}")
+    return read_files(written.read_bytes())[-1]

@@ -19,22 +19,21 @@ from email.utils import formatdate, parsedate_to_datetime
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
-from weakref import WeakSet
 
 import msgspec
 
 from kinesis_assets.emulator import iterators
-from kinesis_assets.emulator.asgi import read_body, send_parts, wait_for_disconnect
+from kinesis_assets.emulator.asgi import send_parts, wait_for_disconnect
 from kinesis_assets.emulator.operations import OPERATIONS
 from kinesis_assets.emulator.operations.writing import PutRecord, PutRecords
 from kinesis_assets.emulator.shapes import InvalidArgumentException, ServiceError
 from kinesis_assets.emulator.shards import hash_key
-from kinesis_assets.errors import InvalidInput, StreamNotFound
+from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
     from kinesis_assets.emulator.app import KinesisApp
-    from kinesis_assets.emulator.asgi import App, Receive, Scope, Send
+    from kinesis_assets.emulator.asgi import Receive, Scope, Send
     from kinesis_assets.emulator.event_stream import Frames
 
 
@@ -62,11 +61,6 @@ class Exchange:
         self._send = send
         self._body = body
         self._headers: list[tuple[bytes, bytes]] | None = None
-
-    @classmethod
-    async def receive_request(cls, app: KinesisApp, scope: Scope, receive: Receive, send: Send) -> Exchange:
-        """Read the whole request."""
-        return cls(app, scope, receive, send, await read_body(receive))
 
     async def serve(self, call: Call) -> Answer:
         """Let the application serve the request with the call's arguments, and return its response."""
@@ -182,61 +176,6 @@ class DelayedResponses:
         self.generation += 1
         for event, loop in list(self._waiting.items()):
             loop.call_soon_threadsafe(event.set)
-
-
-class Interceptor:
-    """The active faults and the calls that have arrived, for one or more embedded streams.
-
-    Attributes:
-        calls: All calls since the start or the last `clear`, in order of arrival.
-        faults: The faults in the order in which they were added.
-        limits: The limits of shards, which apply after all faults.
-    """
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self.faults: list[Fault] = []
-        self.limits: tuple[Fault, ...] = ()
-        self.delayed = DelayedResponses()
-        self.accounts: WeakSet[Account] = WeakSet()
-
-    def around(self, app: KinesisApp) -> App:
-        """Wrap an application in the faults."""
-        self.accounts.add(app.account)
-
-        async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
-            generation = self.delayed.generation
-            exchange = await Exchange.receive_request(app, scope, receive, send)
-            account = app.caller(dict(scope["headers"]))
-            call = Call.now(exchange.operation, exchange.arguments, account)
-            self.calls.append(call)
-            faults = sorted(self.faults, key=lambda fault: fault.exclusive)
-            downstream = Downstream((*faults, *self.limits), account, exchange.serve)
-            await exchange.respond(await downstream(call), self.delayed, generation)
-
-        return faulty
-
-    def clear(self) -> None:
-        """Remove all faults and limits, send all delayed responses and forget the calls."""
-        self.faults.clear()
-        self.limits = ()
-        self.delayed.release()
-        self.calls.clear()
-
-    def change_stream(self, stream: str, change: Callable[[Account], None]) -> None:
-        """Change a stream in every account that has a stream of this name.
-
-        Raises:
-            StreamNotFound: No account has one.
-        """
-        found = False
-        for account in [each for one in self.accounts for each in list(one.accounts.values())]:
-            with account.lock:
-                if stream in account.stream_names:
-                    change(account)
-                    found = True
-        if not found:
-            raise StreamNotFound(stream, "not found in the embedded stream; create it first")
 
 
 @dataclass(frozen=True)

@@ -153,32 +153,37 @@ def _size(records: Iterable[dict[str, Any]]) -> int:
     return sum(record_size(record["Data"], record.get("PartitionKey")) for record in records)
 
 
+def _change_pages(change: Callable[[Call, Answer, Account], Answer]) -> Layer:
+    """Change responses that are no errors."""
+
+    async def changed(call: Call, downstream: Downstream) -> Answer:
+        answer = await downstream(call)
+        return change(call, answer, downstream.account) if answer.status == HTTPStatus.OK else answer
+
+    return changed
+
+
 def empty(behind_ms: int) -> Layer:
     """Return empty pages; see `Faults.empty_page`."""
 
-    async def emptied(call: Call, downstream: Downstream) -> Answer:
-        answer = await downstream(call)
-        if answer.status != HTTPStatus.OK:
-            return answer
+    def emptied(call: Call, answer: Answer, account: Account) -> Answer:
         here = iterators.decode(call.arguments["ShardIterator"], iterators.ShardPosition, now=0)
-        again = structs.replace(here, issued_at=downstream.account.clock.now())
-        page = {
-            "Records": [],
-            "NextShardIterator": iterators.encode(again),
-            "MillisBehindLatest": behind_ms,
-        }
+        again = structs.replace(here, issued_at=account.clock.now())
+        page = {"Records": [], "NextShardIterator": iterators.encode(again), "MillisBehindLatest": behind_ms}
         return answer.with_body(json.dumps(page).encode())
 
-    return emptied
+    return _change_pages(emptied)
 
 
-def without_next_iterator(_call: Call, answer: Answer) -> Answer | None:
+def remove_next_iterator() -> Layer:
     """Remove the next iterator and the child shards; see `Faults.null_iterator`."""
-    if answer.status != HTTPStatus.OK:
-        return None
     removed = {"NextShardIterator", "ChildShards"}
-    members = {name: value for name, value in answer.members.items() if name not in removed}
-    return answer.with_body(json.dumps(members).encode())
+
+    def ended(_call: Call, answer: Answer, _account: Account) -> Answer:
+        members = {name: value for name, value in answer.members.items() if name not in removed}
+        return answer.with_body(json.dumps(members).encode())
+
+    return _change_pages(ended)
 
 
 def repeat(back: int) -> Layer:
@@ -212,26 +217,17 @@ def set_last_arrival(seconds: float) -> Layer:
 
 
 def _change_records(change: Callable[[list[Any]], list[Any]]) -> Layer:
-
-    async def changed(call: Call, downstream: Downstream) -> Answer:
-        answer = await downstream(call)
-        if answer.status != HTTPStatus.OK:
-            return answer
-        return answer.but(Records=change(answer.members["Records"]))
-
-    return changed
+    return _change_pages(lambda _, answer, __: answer.but(Records=change(answer.members["Records"])))
 
 
 def pad(above: int, size: int) -> Layer:
     """Append `size` blanks to the body of pages with more than `above` records."""
 
-    async def padded(call: Call, downstream: Downstream) -> Answer:
-        answer = await downstream(call)
-        if answer.status != HTTPStatus.OK or len(answer.members["Records"]) <= above:
-            return answer
-        return answer.with_body(answer.body + b" " * size)
+    def padded(_call: Call, answer: Answer, _account: Account) -> Answer:
+        is_long = len(answer.members["Records"]) > above
+        return answer.with_body(answer.body + b" " * size) if is_long else answer
 
-    return padded
+    return _change_pages(padded)
 
 
 def trim(stream: Stream, shard_id: str | None, before: str | None) -> None:
@@ -262,14 +258,13 @@ def recreate(account: Account, name: str) -> None:
 def stale_list(reshards: int) -> Layer:
     """List the shards as of before the last reshards; see `Faults.stale_list`."""
 
-    async def listed_before(call: Call, downstream: Downstream) -> Answer:
-        answer = await downstream(call)
-        if answer.status != HTTPStatus.OK or call.stream is None:
+    def listed_before(call: Call, answer: Answer, account: Account) -> Answer:
+        if call.stream is None:
             return answer
-        stream = downstream.account.stream(call.stream)
+        stream = account.stream(call.stream)
         return answer.but(Shards=_before_reshards(stream, answer.members["Shards"], reshards))
 
-    return listed_before
+    return _change_pages(listed_before)
 
 
 def _before_reshards(stream: Stream, listed: list[dict[str, Any]], reshards: int) -> list[dict[str, Any]]:

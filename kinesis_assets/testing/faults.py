@@ -7,11 +7,22 @@ from dataclasses import replace
 from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Any, Unpack
+from weakref import WeakSet
 
+from kinesis_assets.emulator.asgi import read_body
 from kinesis_assets.emulator.shapes import milliseconds
-from kinesis_assets.errors import InvalidInput
+from kinesis_assets.errors import InvalidInput, StreamNotFound
 from kinesis_assets.testing import event_faults, fault_layers
-from kinesis_assets.testing.exchange import CallFilter, Fault, Interceptor, Layer, check_operation
+from kinesis_assets.testing.exchange import (
+    Call,
+    CallFilter,
+    DelayedResponses,
+    Downstream,
+    Exchange,
+    Fault,
+    Layer,
+    check_operation,
+)
 from kinesis_assets.testing.fault_layers import THROTTLED, Limits, fail_some
 
 if TYPE_CHECKING:
@@ -19,9 +30,9 @@ if TYPE_CHECKING:
 
     from kinesis_assets.emulator.account import Account
     from kinesis_assets.emulator.app import KinesisApp
-    from kinesis_assets.emulator.asgi import App
+    from kinesis_assets.emulator.asgi import App, Receive, Scope, Send
     from kinesis_assets.testing.event_faults import Change
-    from kinesis_assets.testing.exchange import Answer, Call
+    from kinesis_assets.testing.exchange import Answer
 
 
 class Faults:
@@ -52,12 +63,27 @@ class Faults:
     """
 
     def __init__(self) -> None:
-        self._interceptor = Interceptor()
-        self.calls: list[Call] = self._interceptor.calls
+        self.calls: list[Call] = []
+        self._faults: list[Fault] = []
+        self._limits: tuple[Fault, ...] = ()
+        self._delayed = DelayedResponses()
+        self._accounts: WeakSet[Account] = WeakSet()
 
     def around(self, app: KinesisApp) -> App:
         """Wrap the embedded stream's application in the faults. One object can wrap several applications."""
-        return self._interceptor.around(app)
+        self._accounts.add(app.account)
+
+        async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
+            generation = self._delayed.generation
+            exchange = Exchange(app, scope, receive, send, await read_body(receive))
+            account = app.caller(dict(scope["headers"]))
+            call = Call.now(exchange.operation, exchange.arguments, account)
+            self.calls.append(call)
+            faults = sorted(self._faults, key=lambda fault: fault.exclusive)
+            downstream = Downstream((*faults, *self._limits), account, exchange.serve)
+            await exchange.respond(await downstream(call), self._delayed, generation)
+
+        return faulty
 
     def count(self, operation: str, shard_id: str | None = None) -> int:
         """Count the calls of an operation in `calls`; with `shard_id`, only those on this shard."""
@@ -68,7 +94,10 @@ class Faults:
 
     def clear(self) -> None:
         """Remove all faults and limits, send all delayed responses and forget the calls."""
-        self._interceptor.clear()
+        self._faults.clear()
+        self._limits = ()
+        self._delayed.release()
+        self.calls.clear()
 
     # The service returns an error and does not carry out the call.
 
@@ -163,7 +192,7 @@ class Faults:
 
         The pages contain their records.
         """
-        self.answer("GetRecords", fault_layers.without_next_iterator, **calls)
+        self._add("GetRecords", fault_layers.remove_next_iterator(), calls)
 
     def stale_list(self, *, reshards: int = 1, **calls: Unpack[CallFilter]) -> None:
         """List the shards as of before the stream's last splits and merges.
@@ -318,7 +347,7 @@ class Faults:
             ShardUnknown: The shard does not exist.
             StreamNotFound: The stream does not exist.
         """
-        self._interceptor.change_stream(
+        self._change_stream(
             stream, lambda account: fault_layers.trim(account.stream(stream), shard_id, before)
         )
 
@@ -328,7 +357,7 @@ class Faults:
         Raises:
             StreamNotFound: The stream does not exist.
         """
-        self._interceptor.change_stream(stream, lambda account: fault_layers.recreate(account, stream))
+        self._change_stream(stream, lambda account: fault_layers.recreate(account, stream))
 
     def slow_consumers(self, stream: str, seconds: float) -> None:
         """Let consumers of a stream that are registered or deregistered from now on take their time.
@@ -345,7 +374,7 @@ class Faults:
         def slow(account: Account) -> None:
             account.stream(stream).consumers.delay = milliseconds(seconds)
 
-        self._interceptor.change_stream(stream, slow)
+        self._change_stream(stream, slow)
 
     def before(self, operation: str, do: Callable[[], object], **calls: Unpack[CallFilter]) -> None:
         """Call a function before calls are carried out, such as `lambda: faults.trim("orders")`.
@@ -370,7 +399,7 @@ class Faults:
         https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html,
         https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html
         """
-        self._interceptor.limits = Limits(clock).faults
+        self._limits = Limits(clock).faults
 
     # Any other fault.
 
@@ -381,10 +410,7 @@ class Faults:
         self._add(operation, fault_layers.change_answer(change), calls)
 
     def request(
-        self,
-        operation: str,
-        change: Callable[[dict[str, Any]], dict[str, Any]],
-        **calls: Unpack[CallFilter],
+        self, operation: str, change: Callable[[dict[str, Any]], dict[str, Any]], **calls: Unpack[CallFilter]
     ) -> None:
         """Change the arguments of calls before the service and the other faults receive them."""
         self._add(operation, fault_layers.change_arguments(change), calls)
@@ -396,10 +422,21 @@ class Faults:
         self._add_exclusive(operation, fault_layers.override(**attributes), calls)
 
     def _add_exclusive(self, operation: str, layer: Layer, calls: CallFilter) -> None:
-        self._interceptor.faults.append(Fault(operation, layer, exclusive=True, **calls))
+        self._faults.append(Fault(operation, layer, exclusive=True, **calls))
 
     def _add(self, operation: str, layer: Layer, calls: CallFilter) -> None:
-        self._interceptor.faults.append(Fault(operation, layer, **calls))
+        self._faults.append(Fault(operation, layer, **calls))
+
+    def _change_stream(self, stream: str, change: Callable[[Account], None]) -> None:
+        """Change a stream in every account that has a stream of this name."""
+        found = False
+        for account in [each for one in self._accounts for each in list(one.accounts.values())]:
+            with account.lock:
+                if stream in account.stream_names:
+                    change(account)
+                    found = True
+        if not found:
+            raise StreamNotFound(stream, "not found in the embedded stream; create it first")
 
 
 def _check_at_least_1(name: str, value: int) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
+from support.continuous_runs import for_runs_in_threads
 from support.formats import delete
-from support.runs_in_threads import for_runs_in_threads
 
 if TYPE_CHECKING:
     from support.pipeline import Pipeline

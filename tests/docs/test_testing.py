@@ -42,7 +42,7 @@ def test_the_documented_lines_run(environment: None) -> None:
             exec(block, names)  # noqa: S102  # the code of the page
         summary = kinesis.describe_stream_summary(StreamName="clicks")["StreamDescriptionSummary"]
     assert (summary["OpenShardCount"], summary["RecordDistributionStrategy"]) == (4, "AUTO")
-    assert len(faults._interceptor.faults) == 3
+    assert len(faults._faults) == 3
     assert [record["Data"] for record in names["event"]["Records"]] == [b"visit"]
     assert names["data"].startswith(MAGIC)
 

@@ -74,10 +74,7 @@ def records(first: int, count: int, seconds: float = NOON) -> list[Record]:
 
 
 def land(
-    table: PositionedTable,
-    batch_id: int,
-    rows: dict[str, Sequence[Record]],
-    layout: FileLayout | None = None,
+    table: PositionedTable, batch_id: int, rows: dict[str, Sequence[Record]], layout: FileLayout | None = None
 ) -> list[DataFile]:
     """Write the records of each shard to data files."""
     writer = DataFileWriter(table.files, batch_id, layout or table.layout)

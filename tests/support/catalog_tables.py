@@ -9,6 +9,7 @@ from uuid import uuid4
 import boto3
 
 from kinesis_assets.operations.catalog.entry import Entry
+from support.formats import delta_columns
 
 if TYPE_CHECKING:
     from kinesis_assets.table.delta.version import TableVersion
@@ -24,11 +25,8 @@ def version_of_table(
     properties: dict[str, str] | None = None,
 ) -> TableVersion:
     """Return a version of a table with columns, whose types are as in Delta's metadata."""
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()
-    ]
     found = SimpleNamespace(
-        schema={"type": "struct", "fields": fields},
+        schema=delta_columns(columns),
         partition_by=[*partition_by],
         properties=properties or {},
         folder=SimpleNamespace(uri=uri),

@@ -20,12 +20,14 @@ def clean_environment() -> dict[str, str]:
 
     The programs beside this interpreter are not on the PATH.
     """
-    ours = Path(sys.executable).parent
-    path = os.pathsep.join(
-        folder for folder in os.environ["PATH"].split(os.pathsep) if folder and Path(folder) != ours
-    )
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    return inherited | {"PATH": path}
+    return inherited | {"PATH": path_of_others()}
+
+
+def path_of_others() -> str:
+    """Return the PATH without the folder of this interpreter."""
+    ours, folders = Path(sys.executable).parent, os.environ["PATH"].split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if folder and Path(folder) != ours)
 
 
 def run(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> str:

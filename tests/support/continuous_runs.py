@@ -11,7 +11,6 @@ from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from kinesis_assets.errors import TableMissing
 from support.formats import rows_of
-from support.runs_in_threads import for_runs_in_threads
 from support.stream_names import raw_key, shard_partitions
 
 if TYPE_CHECKING:
@@ -47,10 +46,7 @@ class ContinuousRuns:
     def run(self, tags: Mapping[str, str]) -> dg.DagsterRun:
         job = self.project.definitions.resolve_implicit_global_asset_job_def()
         result = job.execute_in_process(
-            instance=self.instance,
-            tags=dict(tags),
-            asset_selection=self.assets,
-            raise_on_error=False,
+            instance=self.instance, tags=dict(tags), asset_selection=self.assets, raise_on_error=False
         )
         run = self.instance.get_run_by_id(result.run_id)
         assert run is not None
@@ -107,3 +103,13 @@ class ContinuousRuns:
                 return []
             found = rows_of(opened.table, columns).to_pylist()
         return sorted(tuple(str(row[name]) for name in columns) for row in found)
+
+
+def for_runs_in_threads(instance: dg.DagsterInstance) -> dg.DagsterInstance:
+    """Return an instance whose runs do not configure Python's logging.
+
+    `logging.config` waits for the locks of all handlers while it holds the lock of the module. A run that
+    logs in another thread holds the former and waits for the latter, which is a deadlock.
+    """
+    setattr(instance, "get_yaml_python_handlers", list)  # noqa: B010  # a method, which no type checker lets set
+    return instance

@@ -223,9 +223,14 @@ class SensorClock:
 
 def origin_of(job: str) -> RemoteJobOrigin:
     """Return the origin of a job, which Dagster requires of queued runs."""
+    return RemoteJobOrigin(repository_origin("kinesis_assets"), job)
+
+
+def repository_origin(code_location: str) -> RemoteRepositoryOrigin:
+    """Return the origin of the definitions in a code location."""
     target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
-    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name="kinesis_assets")
-    return RemoteJobOrigin(RemoteRepositoryOrigin(location, repository_name="__repository__"), job)
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name=code_location)
+    return RemoteRepositoryOrigin(location, repository_name="__repository__")
 
 
 def _partition_range(tags: dict[str, str]) -> Sequence[str]:

@@ -16,7 +16,7 @@ from kinesis_assets.derive.policy import Retention
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits
-from support.formats import derived_at, derived_rows
+from support.formats import delta_columns, derived_at, derived_rows
 from support.timing import WRITING
 
 if TYPE_CHECKING:
@@ -46,10 +46,7 @@ class Dated:
     def create(cls, path: Path, *partition_by: str) -> Dated:
         """Create the table."""
         table = derived_at(str(path), WRITING)
-        fields = [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in TYPES.items()
-        ]
-        table.open_or_create("source", {"type": "struct", "fields": fields}, partition_by)
+        table.open_or_create("source", delta_columns(TYPES), partition_by)
         return cls(table)
 
     def planned(self, *rows: tuple[int, float | None]) -> Callable[[], DerivedCommit]:

@@ -55,7 +55,7 @@ class DirectCalls:
     """
 
     def __init__(self, faults: Faults | None = None) -> None:
-        self._interceptor = None if faults is None else faults._interceptor
+        self._faults = faults
         self._apps: dict[str, App] = {}
 
     @contextmanager
@@ -64,7 +64,7 @@ class DirectCalls:
         apps: list[App] = []
 
         def around(app: KinesisApp) -> App:
-            apps.append(app if self._interceptor is None else self._interceptor.around(app))
+            apps.append(app if self._faults is None else self._faults.around(app))
             return apps[0]
 
         with LocalKinesis(now=now, wrap=around) as local:
@@ -101,8 +101,8 @@ class DirectCalls:
 
     def _app(self, url: str) -> App | None:
         """Return the emulator at an endpoint; None if it is called over HTTP."""
-        faults = self._interceptor
-        return None if faults is not None and (faults.faults or faults.limits) else self._apps.get(url)
+        faults = self._faults
+        return None if faults is not None and (faults._faults or faults._limits) else self._apps.get(url)
 
     def _respond(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
         app = self._app(request.url)

@@ -26,7 +26,7 @@ from support.iceberg import foreign
 from support.iceberg.aws_catalogs import on_s3_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyiceberg.table import Table
 
@@ -158,6 +158,12 @@ def _catalog_of(catalog: TestCatalog, name: str, snapshots_kept: int, **changes:
         catalog_name=catalog.name,
         snapshots_kept=snapshots_kept,
     )
+
+
+def delta_columns(types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a table by their types, as in Delta's metadata."""
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
+    return {"type": "struct", "fields": fields}
 
 
 def format_of(table: PositionedTable) -> str:

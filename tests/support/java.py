@@ -12,22 +12,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def class_path(project: Path, folder: Path) -> str:
-    """Return the class path of the dependencies in a project's pom.xml.
-
-    Maven downloads them on first use, with its own settings.
-
-    Args:
-        folder: An empty folder for a file.
-    """
+def fetch(what: str, goal: str, *options: str) -> None:
+    """Let Maven download something, with its own settings, by a goal of its plugin for dependencies."""
     if shutil.which("mvn") is None:
         give_up("mvn is not installed")
-    listed = folder / "libraries"
-    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
-    maven = ["mvn", "-q", "-B", "-f", str(project / "pom.xml"), goal, f"-Dmdep.outputFile={listed}"]
-    done = subprocess.run(maven, capture_output=True, text=True, check=False)
+    plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+    command = ["mvn", "-q", "-B", f"{plugin}:{goal}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        give_up(f"Maven cannot fetch the libraries of {project.name}: {done.stdout[-1000:]}")
+        give_up(f"Maven cannot fetch {what}: {(done.stdout or done.stderr)[-1000:]}")
+
+
+def class_path(project: Path, folder: Path) -> str:
+    """Return the class path of the dependencies in a project's pom.xml, which are downloaded on first use.
+
+    Args:
+        folder: A folder for a file.
+    """
+    pom, listed = project / "pom.xml", folder / "libraries"
+    options = ["-f", str(pom), f"-Dmdep.outputFile={listed}"]
+    fetch(f"the libraries of {project.name}", "build-classpath", *options)
     return listed.read_text()
 
 

@@ -79,22 +79,8 @@ def objects() -> st.SearchStrategy[bytes]:
 
 def damaged(document: bytes) -> st.SearchStrategy[bytes]:
     """Return changed copies of a document."""
-    inserted = st.sampled_from(
-        [
-            b"",
-            b"\xff",
-            b"\xed\xa0\x80",
-            b"\xc3",
-            b"\xa9",
-            b"\0",
-            b",",
-            b"//",
-            b"{}",
-            b"\xef\xbb\xbf",
-            b" ",
-            b"\n",
-        ]
-    )
+    characters = [b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xa9", b"\0", b"\xef\xbb\xbf", b" ", b"\n"]
+    inserted = st.sampled_from([b"", b",", b"//", b"{}", *characters])
     place = st.integers(0, len(document))
     return st.one_of(
         place.map(lambda end: document[:end]),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import os
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_client import KernelManager
 
+from support.clean_environment import path_of_others
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from jupyter_client import BlockingKernelClient
 
@@ -69,10 +70,8 @@ def _environment(folder: Path) -> dict[str, str]:
     other.parent.mkdir()
     other.write_text(_OTHER_PYTHON)
     other.chmod(0o755)
-    kept = [
-        path for path in os.environ["PATH"].split(os.pathsep) if Path(path) != Path(sys.executable).parent
-    ]
     env = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "VIRTUAL_ENV"))
     }
-    return env | {"PATH": os.pathsep.join([str(other.parent), *kept]), "IPYTHONDIR": str(folder / "ipython")}
+    path = f"{other.parent}{os.pathsep}{path_of_others()}"
+    return env | {"PATH": path, "IPYTHONDIR": str(folder / "ipython")}

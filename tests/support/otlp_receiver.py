@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+
+from support.http_service import HttpService, Reply, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ class Point:
 
 
 class OtlpReceiver:
-    """A receiver, which runs while it is entered as a context.
+    """A receiver, which runs until it is left as a context.
 
     Attributes:
         points: The points that it received, in order of arrival.
@@ -44,34 +44,24 @@ class OtlpReceiver:
     """
 
     def __init__(self) -> None:
-        receiver, self.points, self.status = self, list[Point](), 200
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                assert self.headers["Content-Type"] == "application/x-protobuf"
-                receiver.points += _points(self.path, ExportMetricsServiceRequest.FromString(body))
-                self.send_response(receiver.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.points, self.status = list[Point](), 200
+        self._service = HttpService.of(self._respond)
+        self.url = self._service.url
 
     def of(self, metric: str) -> list[Point]:
         """Return the points of a metric."""
         return [point for point in list(self.points) if point.metric == metric]
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._service.stop()
+
+    def _respond(self, request: Request) -> Reply:
+        assert request.headers["Content-Type"] == "application/x-protobuf"
+        self.points += _points(request.path, ExportMetricsServiceRequest.FromString(request.body))
+        return Reply(self.status)
 
 
 def _points(path: str, request: ExportMetricsServiceRequest) -> Iterator[Point]:

@@ -33,7 +33,7 @@ from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.table.commit_ids import new_id
-from support.formats import derived_at, derived_format, derived_rows
+from support.formats import delta_columns, derived_at, derived_format, derived_rows
 from support.table_folder import folder_of
 from support.timing import WRITING
 
@@ -83,14 +83,7 @@ class PlainDerived:
     ) -> None:
         format_ = format or derived_format(str(path))
         self.table = DerivedTable(str(path), policy, role, format_)
-        fields = [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in _TYPES.items()
-        ]
-        self.table.open_or_create(
-            source,
-            {"type": "struct", "fields": fields},
-            ["part"] if partitioned else [],
-        )
+        self.table.open_or_create(source, delta_columns(_TYPES), ["part"] if partitioned else [])
         self._format = format_
         self._source = source
         self._commits = 0

@@ -14,6 +14,7 @@ from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id
+from support.formats import delta_columns
 from support.timing import WRITING
 
 if TYPE_CHECKING:
@@ -34,10 +35,7 @@ class PlainRouter:
 
     def __init__(self, uri: str) -> None:
         self.table = DerivedTable(uri, WRITING)
-        fields = [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in TYPES.items()
-        ]
-        self.table.open_or_create("source", {"type": "struct", "fields": fields}, ["route"])
+        self.table.open_or_create("source", delta_columns(TYPES), ["route"])
         self._commits = 0
 
     def append(self, *rows: tuple[str, str | None], counts: RecordCounts | None = None) -> DerivedCommit:

@@ -170,12 +170,7 @@ def read_by_delta_spark(
         for uri, columns, each in requests
     ]
     done = subprocess.run(
-        [python, "-c", _SPARK],
-        cwd=ROOT,
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        check=False,
+        [python, "-c", _SPARK], cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     replies = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('["found"')]

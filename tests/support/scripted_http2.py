@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import socket
 import struct
-import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import h2.config
@@ -15,7 +13,10 @@ import h2.connection
 import h2.events
 from h2.exceptions import ProtocolError
 
+from support.scripted_server import LoopbackServer
+
 if TYPE_CHECKING:
+    import socket
     import ssl
     from collections.abc import Callable
 
@@ -122,13 +123,12 @@ class Peer:
             self.receive()
 
 
-class Http2Server:
-    """A server on loopback, which runs while it is entered as a context.
+class Http2Server(LoopbackServer):
+    """A server that talks to each client as a script says.
 
     Args:
         scripts: What to do with the request of each connection in order. The last one is repeated. When it
             returns, the connection is closed.
-        tls: A context with which to serve TLS.
         corked: See `Peer`, until a script changes it.
 
     Attributes:
@@ -138,44 +138,14 @@ class Http2Server:
     def __init__(
         self, *scripts: Callable[[Peer], object], tls: ssl.SSLContext | None = None, corked: bool = False
     ) -> None:
+        super().__init__(tls)
         self.peers: list[Peer] = []
         self._corked = corked
         self._scripts = list(scripts)
-        self._tls = tls
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        self.url = f"{'https' if tls else 'http'}://{self.address}"
-        self._open: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._listen)]
 
-    def __enter__(self) -> Self:
-        self._threads[0].start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._threads[0].join()
-        self._listening.close()
-        for connection in self._open:
-            with suppress(OSError):  # it has already ended
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-
-    def _listen(self) -> None:
-        with suppress(OSError):  # the server stops listening
-            while True:
-                connection, _ = self._listening.accept()
-                thread = threading.Thread(target=self._serve, args=[connection])
-                self._threads.append(thread)
-                thread.start()
-
-    def _serve(self, plain: socket.socket) -> None:
-        with suppress(OSError, ProtocolError), plain:  # the client disconnects, or the script ends HTTP/2
-            connection = self._tls.wrap_socket(plain, server_side=True) if self._tls else plain
-            self._open.append(connection)
-            with connection:
-                peer = Peer(connection, corked=self._corked)
-                self.peers.append(peer)
-                script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
-                script(peer)
+    def _converse(self, connection: socket.socket) -> None:
+        with suppress(ProtocolError):  # the script ends HTTP/2
+            peer = Peer(connection, corked=self._corked)
+            self.peers.append(peer)
+            script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
+            script(peer)

@@ -1,4 +1,4 @@
-"""A server that reads whole requests and responds with given bytes, which may be malformed."""
+"""Servers on loopback: their threads, and one that responds with given bytes, which may be malformed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
 _NO_LINGER = struct.pack("ii", 1, 0)
 
@@ -44,27 +45,19 @@ class Response:
     after: float = 0
 
 
-class ScriptedServer:
-    """A server on loopback, which runs while it is entered as a context.
+class LoopbackServer:
+    """A server on loopback with a thread for each connection, which runs while it is entered as a context.
 
     Args:
-        responses: The responses to the requests in order. The last one is repeated.
         tls: A context with which to serve TLS.
 
     Attributes:
         address: Host and port.
-        requests: The requests received, with head and body.
-        requested: Set when a request has been received.
         connections: The number of connections that were accepted.
-        ended: Set when the server has ended a connection.
     """
 
-    def __init__(self, *responses: Response, tls: ssl.SSLContext | None = None) -> None:
-        self.requests: list[bytes] = []
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.connections = 0
-        self.requested = threading.Event()
-        self.ended = threading.Event()
-        self._responses = list(responses)
         self._tls = tls
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
@@ -95,18 +88,53 @@ class ScriptedServer:
             while True:
                 connection, _ = self._listening.accept()
                 self.connections += 1
-                thread = threading.Thread(target=self._serve, args=[connection])
-                self._threads.append(thread)
-                thread.start()
+                self._start(self._serve, connection)
+
+    def _start(self, function: Callable[..., None], *arguments: socket.socket) -> threading.Thread:
+        """Run a function in a thread, which ends before the server does."""
+        thread = threading.Thread(target=function, args=arguments)
+        self._threads.append(thread)
+        thread.start()
+        return thread
 
     def _serve(self, plain: socket.socket) -> None:
         with suppress(OSError), plain:  # the client disconnects
             connection = self._tls.wrap_socket(plain, server_side=True) if self._tls else plain
             self._open.append(connection)
             with connection:
-                while self._respond(connection):
-                    pass
+                self._converse(connection)
+
+    def _converse(self, connection: socket.socket) -> None:
+        """Use a connection, which is closed afterwards."""
+        raise NotImplementedError
+
+
+class ScriptedServer(LoopbackServer):
+    """A server with given responses.
+
+    Args:
+        responses: The responses to the requests in order. The last one is repeated.
+
+    Attributes:
+        requests: The requests received, with head and body.
+        requested: Set when a request has been received.
+        ended: Set when the server has ended a connection.
+    """
+
+    def __init__(self, *responses: Response, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(tls)
+        self.requests: list[bytes] = []
+        self.requested = threading.Event()
+        self.ended = threading.Event()
+        self._responses = list(responses)
+
+    def _serve(self, plain: socket.socket) -> None:
+        super()._serve(plain)
         self.ended.set()
+
+    def _converse(self, connection: socket.socket) -> None:
+        while self._respond(connection):
+            pass
 
     def _respond(self, connection: socket.socket) -> bool:
         request = read_request(connection)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.scheduler.instigation import (
     InstigatorState,
     InstigatorStatus,
     InstigatorType,
     SensorInstigatorData,
 )
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_runs import Liveness, SignOfLife
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.table.run_files.heartbeat import Heartbeat, heartbeats
+from support.daemon import repository_origin
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -33,11 +32,7 @@ def record_tick(
     cursor: str | None = None,
 ) -> None:
     """Store a tick of the stream's sensor in a code location."""
-    target = LoadableTargetOrigin(module_name="kinesis_assets.definitions")
-    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, location_name=code_location)
-    origin = RemoteRepositoryOrigin(location, repository_name="__repository__").get_instigator_origin(
-        StreamNames(stream).sensor
-    )
+    origin = repository_origin(code_location).get_instigator_origin(StreamNames(stream).sensor)
     instance.add_instigator_state(
         InstigatorState(
             origin,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import grpc
+
+from support.http_service import HttpService, Reply, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,20 +47,20 @@ class TokenProxy:
         self._proxy = grpc.server(ThreadPoolExecutor(32), handlers=[_Handler(self)], options=_LARGEST)
         self._port = self._proxy.add_insecure_port("127.0.0.1:0")
         self._proxy.start()
-        self._api = ThreadingHTTPServer(("127.0.0.1", 0), _api_of(self))
-        threading.Thread(target=self._api.serve_forever, args=[0.01], daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._api.server_port}"
+        self._api = HttpService.of(self._respond)
+        self.url = self._api.url
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._api.shutdown()
-        self._api.server_close()
+        self._api.stop()
         self._proxy.stop(None).wait()
         self._upstream.close()
 
-    def respond(self, method: str, path: str) -> dict[str, Any]:
-        """Return the response to a request to the API."""
-        self.requests.append((method, path))
+    def _respond(self, request: Request) -> Reply:
+        self.requests.append((request.method, request.path))
+        return Reply(200, json.dumps(self._content(request.path)).encode())
+
+    def _content(self, path: str) -> dict[str, Any]:
         ids = {"applicationId": "00f1", "sessionId": "s1", "arn": "arn:aws:emr-serverless:::session"}
         if path.endswith("/endpoint"):
             token, expires = f"token {len(self.tokens)}", time.time() + self.seconds
@@ -95,21 +95,3 @@ class _Handler(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(
             lambda requests, context: self._proxy.forward(method, requests, context)
         )
-
-
-def _api_of(proxy: TokenProxy) -> type[BaseHTTPRequestHandler]:
-    class Api(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            content = json.dumps(proxy.respond(self.command, self.path)).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = do_DELETE = _answer  # noqa: N815
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    return Api

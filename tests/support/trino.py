@@ -17,6 +17,7 @@ import requests
 
 from benchmarks.harness.file_lock import locked
 from benchmarks.harness.waiting import SECONDS, wait_until
+from support.java import fetch
 from support.skipping import give_up
 
 if TYPE_CHECKING:
@@ -171,15 +172,9 @@ def _installed() -> Path:
 
 
 def _install() -> None:
-    if shutil.which("mvn") is None:
-        give_up("mvn is not installed")
-    archive = BUILDS / f"trino-server-{VERSION}.tar.gz"
-    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
     artifact = f"-Dartifact=io.trino:trino-server:{VERSION}:tar.gz"
-    command = ["mvn", "-q", "-B", goal, artifact, f"-DoutputDirectory={BUILDS}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        give_up(f"Maven cannot fetch Trino: {(done.stdout or done.stderr)[-1000:]}")
+    fetch("Trino", "copy", artifact, f"-DoutputDirectory={BUILDS}")
+    archive = BUILDS / f"trino-server-{VERSION}.tar.gz"
     unpacked = BUILDS / "unpacked"
     with tarfile.open(archive) as content:
         content.extractall(unpacked, filter="data")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from heapq import heappop, heappush
 from itertools import count
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from threading import Event
 
 
 class VirtualTime:
@@ -39,7 +39,7 @@ class VirtualTime:
         self.waits.append(seconds)
         self.now += seconds
 
-    def wait(self, event: Event, seconds: float | None) -> None:
+    def wait(self, event: threading.Event, seconds: float | None) -> None:
         """Wait until an event is set, for at most some seconds. Without a limit, wait in real time."""
         _wait(event, seconds, self.sleep)
 
@@ -85,7 +85,7 @@ class TickingTime:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def wait(self, event: Event, seconds: float | None) -> None:
+    def wait(self, event: threading.Event, seconds: float | None) -> None:
         """Wait until an event is set, for at most some seconds. Without a limit, wait in real time."""
         _wait(event, seconds, self.sleep)
 
@@ -94,7 +94,65 @@ class TickingTime:
         return asyncio.get_running_loop().call_soon(callback, *args)
 
 
-def _wait(event: Event, seconds: float | None, sleep: Callable[[float], None]) -> None:
+class SharedTime:
+    """A clock for threads of which only one runs at a time: the one whose wait ends first.
+
+    Attributes:
+        now: The time in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._order = count()  # of waits that end at the same time
+        self._waiting: list[tuple[float, int, threading.Event]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        awake = self._wake_after(seconds)
+        self._wake_next()
+        awake.wait()
+
+    def wait(self, event: threading.Event, seconds: float) -> None:
+        """Wait for some seconds, unless an event is set already."""
+        if not event.is_set():
+            self.sleep(seconds)
+
+    def run(self, *functions: Callable[[], None]) -> None:
+        """Run functions, each in a thread of its own, until all of them have returned."""
+        threads = [
+            threading.Thread(target=self._run, args=(function, self._wake_after(0.0)))
+            for function in functions
+        ]
+        for thread in threads:
+            thread.start()
+        self._wake_next()
+        for thread in threads:
+            thread.join()
+
+    def _run(self, function: Callable[[], None], awake: threading.Event) -> None:
+        awake.wait()
+        try:
+            function()
+        finally:
+            self._wake_next()
+
+    def _wake_after(self, seconds: float) -> threading.Event:
+        awake = threading.Event()
+        heappush(self._waiting, (self.now + seconds, next(self._order), awake))
+        return awake
+
+    def _wake_next(self) -> None:
+        if self._waiting:
+            self.now, _, awake = heappop(self._waiting)
+            awake.set()
+
+
+def _wait(event: threading.Event, seconds: float | None, sleep: Callable[[float], None]) -> None:
     if seconds is None:
         event.wait()
     elif not event.is_set():

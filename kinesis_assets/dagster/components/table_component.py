@@ -19,7 +19,7 @@ from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.decoders.formats import SchemaKind
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.ddl_parser import parse_columns
+from kinesis_assets.schemas.ddl import parse_columns
 from kinesis_assets.schemas.registries import read_folder
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.decoders.json_paths import parse_path
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER, RECORD, Field, readable
-from kinesis_assets.schemas.ddl_parser import parse_columns
+from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER, RECORD, Field, parse_columns, readable
 from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.schema import COLUMNS, refusal_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from kinesis_assets.emulator import iterators
 from kinesis_assets.emulator.requests import Request
@@ -40,9 +40,15 @@ class ConsumerMember(Member, kw_only=True):
     consumer_creation_timestamp: float
 
     @classmethod
-    def of(cls, consumer: Consumer, now: int) -> ConsumerMember:
-        """Create the structure for a consumer at a time."""
-        return ConsumerMember(**_members(consumer, now))
+    def of(cls, consumer: Consumer, now: int, **others: Any) -> Self:
+        """Create the structure for a consumer at a time, with the members that only a description has."""
+        return cls(
+            consumer_name=consumer.name,
+            consumer_arn=consumer.arn,
+            consumer_status=consumer.status(now),
+            consumer_creation_timestamp=consumer.created_at / 1000,
+            **others,
+        )
 
 
 class ConsumerDescription(ConsumerMember, kw_only=True):
@@ -129,8 +135,8 @@ class DescribeStreamConsumer(ConsumerRequest):
     def execute(self, account: Account) -> DescribeStreamConsumerOutput:
         """Return the description."""
         stream, consumer = self.consumer(account)
-        members = _members(consumer, account.clock.now())
-        return DescribeStreamConsumerOutput(ConsumerDescription(**members, stream_arn=stream.arn))
+        now = account.clock.now()
+        return DescribeStreamConsumerOutput(ConsumerDescription.of(consumer, now, stream_arn=stream.arn))
 
 
 class DeregisterStreamConsumer(ConsumerRequest):
@@ -189,12 +195,3 @@ def check_active(consumer: Consumer, now: int) -> None:
     """Raise `ResourceInUseException` unless the consumer is active."""
     if (status := consumer.status(now)) != "ACTIVE":
         raise ResourceInUseException(f"Consumer {consumer.arn} is not ACTIVE but {status}.")
-
-
-def _members(consumer: Consumer, now: int) -> dict[str, Any]:
-    return {
-        "consumer_name": consumer.name,
-        "consumer_arn": consumer.arn,
-        "consumer_status": consumer.status(now),
-        "consumer_creation_timestamp": consumer.created_at / 1000,
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kinesis_assets.emulator.operations.listing import ShardMember
 from kinesis_assets.emulator.requests import Request, StreamRequest
@@ -55,9 +55,16 @@ class StreamSummary(Member, kw_only=True):
     stream_creation_timestamp: float
 
     @classmethod
-    def of(cls, stream: Stream) -> StreamSummary:
-        """Create the structure for a stream."""
-        return StreamSummary(**_summary(stream))
+    def of(cls, stream: Stream, **others: Any) -> Self:
+        """Create the structure for a stream, with the members that only some descriptions have."""
+        return cls(
+            stream_name=stream.name,
+            stream_arn=stream.arn,
+            stream_status="ACTIVE",
+            stream_mode_details=StreamModeDetails(stream.mode),
+            stream_creation_timestamp=stream.created_at / 1000,
+            **others,
+        )
 
 
 class DescribedStream(StreamSummary, kw_only=True):
@@ -66,6 +73,17 @@ class DescribedStream(StreamSummary, kw_only=True):
     retention_period_hours: int
     enhanced_monitoring: list[dict[str, list[str]]]
     encryption_type: str
+
+    @classmethod
+    def of(cls, stream: Stream, **others: Any) -> Self:
+        """Create the structure for a stream, with the members that only one of them returns."""
+        return super().of(
+            stream,
+            retention_period_hours=stream.retention_hours,
+            enhanced_monitoring=[{"ShardLevelMetrics": []}],
+            encryption_type="NONE",
+            **others,
+        )
 
 
 class StreamDescription(DescribedStream, kw_only=True):
@@ -149,9 +167,8 @@ class DescribeStream(StreamRequest):
         limit = min(self.limit or PAGE_DESCRIBED_SHARDS, PAGE_DESCRIBED_SHARDS)
         shards = [shard for shard in stream.shards if shard.shard_id > (self.exclusive_start_shard_id or "")]
         return DescribeStreamOutput(
-            StreamDescription(
-                **_summary(stream),
-                **_settings(stream),
+            StreamDescription.of(
+                stream,
                 shards=[ShardMember.of(shard) for shard in shards[:limit]],
                 has_more_shards=len(shards) > limit,
             )
@@ -165,9 +182,8 @@ class DescribeStreamSummary(StreamRequest):
         """Return the description with the number of open shards."""
         stream = self.stream(account)
         return DescribeStreamSummaryOutput(
-            StreamDescriptionSummary(
-                **_summary(stream),
-                **_settings(stream),
+            StreamDescriptionSummary.of(
+                stream,
                 open_shard_count=len(stream.open_shards),
                 consumer_count=len(stream.consumers),
                 max_record_size_in_kib=stream.max_record_size_kib,
@@ -210,15 +226,7 @@ class IncreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
 
     def execute(self, account: Account) -> None:
         """Set the period immediately."""
-        stream = self.stream(account)
-        _check_retention(self.retention_period_hours)
-        if self.retention_period_hours < stream.retention_hours:
-            raise InvalidArgumentException(
-                f"Requested retention period ({self.retention_period_hours} hours) for stream {stream.name} "
-                f"can not be shorter than existing retention period ({stream.retention_hours} hours). "
-                "Use DecreaseRetentionPeriod API."
-            )
-        stream.retention_hours = self.retention_period_hours
+        _set_retention(self.stream(account), self.retention_period_hours, refused="shorter")
 
 
 class DecreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
@@ -228,15 +236,7 @@ class DecreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
 
     def execute(self, account: Account) -> None:
         """Set the period. The next operation on the stream first deletes the expired records."""
-        stream = self.stream(account)
-        _check_retention(self.retention_period_hours)
-        if self.retention_period_hours > stream.retention_hours:
-            raise InvalidArgumentException(
-                f"Requested retention period ({self.retention_period_hours} hours) for stream {stream.name} "
-                f"can not be longer than existing retention period ({stream.retention_hours} hours). "
-                "Use IncreaseRetentionPeriod API."
-            )
-        stream.retention_hours = self.retention_period_hours
+        _set_retention(self.stream(account), self.retention_period_hours, refused="longer")
 
 
 class UpdateMaxRecordSize(Request, kw_only=True):
@@ -247,9 +247,8 @@ class UpdateMaxRecordSize(Request, kw_only=True):
 
     def execute(self, account: Account) -> None:
         """Set the maximum for all later puts."""
-        account.stream(
-            None, self.stream_arn, type(self).__name__
-        ).max_record_size_kib = self.max_record_size_in_kib
+        stream = account.stream(None, self.stream_arn, type(self).__name__)
+        stream.max_record_size_kib = self.max_record_size_in_kib
 
 
 def _check_distribution(mode: StreamMode, strategy: RecordDistributionStrategy) -> None:
@@ -260,25 +259,8 @@ def _check_distribution(mode: StreamMode, strategy: RecordDistributionStrategy) 
         )
 
 
-def _summary(stream: Stream) -> dict[str, Any]:
-    return {
-        "stream_name": stream.name,
-        "stream_arn": stream.arn,
-        "stream_status": "ACTIVE",
-        "stream_mode_details": StreamModeDetails(stream.mode),
-        "stream_creation_timestamp": stream.created_at / 1000,
-    }
-
-
-def _settings(stream: Stream) -> dict[str, Any]:
-    return {
-        "retention_period_hours": stream.retention_hours,
-        "enhanced_monitoring": [{"ShardLevelMetrics": []}],
-        "encryption_type": "NONE",
-    }
-
-
-def _check_retention(hours: int) -> None:
+def _set_retention(stream: Stream, hours: int, *, refused: Literal["shorter", "longer"]) -> None:
+    """Set a retention period, which must not be shorter, or not longer, than the existing one."""
     if hours < RETENTION_HOURS[0]:
         raise InvalidArgumentException(
             f"Minimum allowed retention period is {RETENTION_HOURS[0]} hours. "
@@ -289,6 +271,13 @@ def _check_retention(hours: int) -> None:
             f"Maximum allowed retention period is {RETENTION_HOURS[-1]} hours. "
             f"Requested retention period ({hours} hours) is too long."
         )
+    if hours < stream.retention_hours if refused == "shorter" else hours > stream.retention_hours:
+        raise InvalidArgumentException(
+            f"Requested retention period ({hours} hours) for stream {stream.name} can not be {refused} than "
+            f"existing retention period ({stream.retention_hours} hours). "
+            f"Use {'Decrease' if refused == 'shorter' else 'Increase'}RetentionPeriod API."
+        )
+    stream.retention_hours = hours
 
 
 class SplitShard(StreamRequest, kw_only=True):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_assets.kinesis.role import AssumedRole
-    from support.iceberg.fault_proxy import Reply, Request
+    from support.http_service import Reply, Request
     from support.token_service import TokenService
 
 PROCESS, STREAM, CATALOG = "123456789012", "111122223333", "444455556666"

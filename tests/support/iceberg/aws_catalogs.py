@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote
 
+from support.http_service import Reply, Request
 from support.iceberg.catalogs import TestCatalog
-from support.iceberg.fault_proxy import FaultProxy, Reply, Request
+from support.iceberg.fault_proxy import FaultProxy
 
 TABLE_BUCKET = "arn:aws:s3tables:us-east-1:123456789012:bucket/lake"
 

@@ -9,11 +9,11 @@ from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from benchmarks.harness.waiting import SECONDS
+from support.http_service import HttpService, Reply, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,23 +36,6 @@ LOST_REQUEST = Fault(None, lands=False)
 CONFLICT_AFTER_SUCCESS = Fault(409)
 ERROR_AFTER_SUCCESS = Fault(500)
 UNAVAILABLE = Fault(503, lands=False)
-
-
-class Reply(NamedTuple):
-    """A response of the catalog."""
-
-    status: int
-    content: bytes
-    kind: str = "application/json"
-
-
-class Request(NamedTuple):
-    """A request to the catalog, with the headers that are forwarded."""
-
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes
 
 
 FORWARDED = ("Content-Type", "Authorization", "X-Amz-Date", "X-Amz-Target")
@@ -80,15 +63,17 @@ class FaultProxy:
 
     def __enter__(self) -> Self:
         self._gate.set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
-        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._service = HttpService.of(self._respond)
+        self.url = self._service.url
         return self
 
     def __exit__(self, *_: object) -> None:
         self._gate.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._service.stop()
+
+    def _respond(self, request: Request) -> Reply | None:
+        headers = {name: request.headers[name] for name in FORWARDED if name in request.headers}
+        return self.reply(request._replace(headers=headers))
 
     @contextmanager
     def delayed(self) -> Iterator[None]:
@@ -163,30 +148,3 @@ class FaultProxy:
 def _is_of_table(request: Request) -> bool:
     parts = request.path.partition("?")[0].strip("/").split("/")
     return len(parts) >= 5 and parts[-2] == "tables"
-
-
-def _handler_of(proxy: FaultProxy) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            headers = {name: self.headers[name] for name in FORWARDED if name in self.headers}
-            reply = proxy.reply(Request(self.command, self.path, headers, body))
-            if reply is None:
-                self.close_connection = True
-                return
-            self.send_response(reply.status)
-            self.send_header("Content-Type", reply.kind)
-            if reply.status != HTTPStatus.NO_CONTENT:
-                self.send_header("Content-Length", str(len(reply.content)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(reply.content)
-
-        do_GET = do_POST = do_DELETE = do_HEAD = _answer  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    return Handler

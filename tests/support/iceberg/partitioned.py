@@ -18,7 +18,7 @@ from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.partition_field import partition_fields
-from support.formats import derived_iceberg, iceberg_of
+from support.formats import delta_columns, derived_iceberg, iceberg_of
 from support.iceberg.table_readers import READERS
 from support.readers import Filter
 
@@ -159,10 +159,4 @@ def can_be_filtered_by_duckdb(value: Any) -> bool:
 
 def columns_of(types: Mapping[str, str]) -> dict[str, Any]:
     """Return the columns of a table, as in Delta's metadata, with the batch id."""
-    fields = {**types, BATCH_COLUMN: "long"}
-    return {
-        "type": "struct",
-        "fields": [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields.items()
-        ],
-    }
+    return delta_columns({**types, BATCH_COLUMN: "long"})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.file_lock import locked
-from support.skipping import give_up
+from support import java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,17 +19,12 @@ SERVER = "org.apache.iceberg.rest.RestCatalogServer"
 
 
 def libraries() -> list[str]:
-    """Return the paths of Iceberg's libraries for Java.
-
-    Maven downloads them on first use, with its own settings.
-    """
-    pom, found = FOLDER / "pom.xml", BUILDS / "libraries"
+    """Return the paths of Iceberg's libraries for Java, which are downloaded on first use."""
     BUILDS.mkdir(parents=True, exist_ok=True)
     with locked(BUILDS / "lock"):  # several test sessions may share the folder
-        if _changed(pom):
-            goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
-            _run(["mvn", "-q", "-B", "-f", str(pom), goal, f"-Dmdep.outputFile={found}"])
-    return found.read_text().split(":")
+        if _changed(FOLDER / "pom.xml"):
+            java.class_path(FOLDER, BUILDS)
+    return (BUILDS / "libraries").read_text().split(":")
 
 
 def class_path() -> str:
@@ -39,7 +33,7 @@ def class_path() -> str:
     source = FOLDER / "RestCatalogServer.java"
     with locked(BUILDS / "lock"):
         if _changed(source):
-            _run(["javac", "-nowarn", "-cp", ":".join(of_server), "-d", str(BUILDS), str(source)])
+            java.compiled(source, ":".join(of_server), BUILDS)
     return ":".join([*of_server, str(BUILDS)])
 
 
@@ -80,11 +74,3 @@ def _changed(source: Path) -> bool:
         return False
     copy.write_bytes(source.read_bytes())
     return True
-
-
-def _run(command: list[str]) -> None:
-    if shutil.which(command[0]) is None:
-        give_up(f"{command[0]} is not installed")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        give_up(f"{' '.join(command[:4])} failed: {(done.stdout or done.stderr)[-1000:]}")

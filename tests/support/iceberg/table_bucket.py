@@ -10,24 +10,23 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 from benchmarks.harness.waiting import SECONDS
+from support.http_service import HttpService, Request
 from support.iceberg import foreign
 from support.iceberg.aws_catalogs import TableBucketProxy, on_s3_tables
 from support.iceberg.catalogs import TestCatalog, in_bucket, over_rest
-from support.iceberg.fault_proxy import Request
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from support.iceberg.fault_proxy import Reply
+    from support.http_service import Reply
 
 _ENDING = "--table-s3"
 
@@ -58,14 +57,12 @@ class RestrictedStore:
     url: str = ""
 
     def __enter__(self) -> Self:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"store": self}))
-        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._service = HttpService(type("Handler", (_Handler,), {"store": self}))
+        self.url = self._service.url
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._service.stop()
 
     def is_allowed(self, method: str, path: str) -> bool:
         """Return whether a request is an operation of table buckets, or one in another bucket."""

@@ -13,7 +13,7 @@ import pytest
 
 from kinesis_assets.decoders import Glue, GlueRegistry, Gzip, Json, Zstd, decode
 from kinesis_assets.decoders.chain import BATCH_BYTES, _decoded_batches, _document_batches
-from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.decoder import BytesDecoder, Undecodable
 from kinesis_assets.errors import InvalidInput
 from support.raw_rows import decoded, raw_table
 from support.spark_types import spark_type
@@ -41,10 +41,7 @@ def test_a_long_error_is_shortened():
     [
         ([], "decode needs at least one decoder"),
         ([Json("a long"), Gzip()], "json returns a typed value"),
-        (
-            [Glue("a long", schemas=GlueRegistry("us-east-1")), Json("a long")],
-            "glue returns a typed value",
-        ),
+        ([Glue("a long", schemas=GlueRegistry("us-east-1")), Json("a long")], "glue returns a typed value"),
     ],
 )
 def test_incompatible_decoders_are_refused(decoders, error):
@@ -78,15 +75,11 @@ def test_optional_dependencies_are_not_imported_with_the_decoders():
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(BytesDecoder):
     """Cuts records at commas, without the empty parts; one that begins with ! is bad."""
 
     multiplies: ClassVar[bool] = True
     name: ClassVar[str] = "cut"
-    spark_type: ClassVar[None] = None
-
-    def resolved(self):
-        return self
 
     def make_step(self):
         def step(decoding):
@@ -98,15 +91,11 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Odd:
+class Odd(BytesDecoder):
     """Leaves out even numbers."""
 
     multiplies: ClassVar[bool] = True
     name: ClassVar[str] = "odd"
-    spark_type: ClassVar[None] = None
-
-    def resolved(self):
-        return self
 
     def make_step(self):
         return lambda decoding: [decoding] if int(decoding.value) % 2 else []

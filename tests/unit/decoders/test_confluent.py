@@ -75,10 +75,7 @@ def test_the_readers_schema_applies_to_avro():
         [bytes.fromhex("00 00000001 0e"), bytes.fromhex("00 00000102") + b'{"id": 8}'],
         local("id long, currency string", reader=json.dumps(reader)),
     )
-    assert [row["value"] for row in rows] == [
-        {"id": 7, "currency": "EUR"},
-        {"id": 8, "currency": None},
-    ]
+    assert [row["value"] for row in rows] == [{"id": 7, "currency": "EUR"}, {"id": 8, "currency": None}]
 
 
 def test_a_given_schema_that_cannot_be_used_is_refused():

@@ -174,6 +174,9 @@ def test_attribute_values(ddl, attribute, expected):
     assert value(ddl, attribute) == expected
 
 
+NOT_ONE = "Expected one attribute value of DynamoDB - at `$.dynamodb.NewImage.a`"
+
+
 @pytest.mark.parametrize(
     ("ddl", "attribute", "reason"),
     [
@@ -198,40 +201,24 @@ def test_attribute_values(ddl, attribute, expected):
         ("int", {"S": "1"}, "Object contains unknown field `S` - at `$.dynamodb.NewImage.a`"),
         ("string", {"N": "1"}, "Object contains unknown field `N` - at `$.dynamodb.NewImage.a`"),
         ("binary", {"B": "%"}, "Invalid base64 encoded string - at `$.dynamodb.NewImage.a.B`"),
-        ("int", {"NULL": False}, "Expected one attribute value of DynamoDB - at `$.dynamodb.NewImage.a`"),
-        ("int", {}, "Expected one attribute value of DynamoDB - at `$.dynamodb.NewImage.a`"),
-        (
-            "int",
-            {"N": "1", "NULL": True},
-            "Expected one attribute value of DynamoDB - at `$.dynamodb.NewImage.a`",
-        ),
-        ("int", {"N": None}, "Expected one attribute value of DynamoDB - at `$.dynamodb.NewImage.a`"),
+        ("int", {"NULL": False}, NOT_ONE),
+        ("int", {}, NOT_ONE),
+        ("int", {"N": "1", "NULL": True}, NOT_ONE),
+        ("int", {"N": None}, NOT_ONE),
         ("int", None, "Expected `object`, got `null` - at `$.dynamodb.NewImage.a`"),
         ("int", "1", "Expected `object`, got `str` - at `$.dynamodb.NewImage.a`"),
         ("array<int>", {"SS": ["1"]}, "Object contains unknown field `SS` - at `$.dynamodb.NewImage.a`"),
-        (
-            "array<int>",
-            {"L": [], "NS": []},
-            "Expected one attribute value of DynamoDB - at `$.dynamodb.NewImage.a`",
-        ),
+        ("array<int>", {"L": [], "NS": []}, NOT_ONE),
         (
             "array<struct<b: int>>",
             {"L": [{"M": {"b": {"S": "x"}}}]},
             "Object contains unknown field `S` - at `$.dynamodb.NewImage.a.L[0].M.b`",
         ),
         ("int not null", {"NULL": True}, "Object contains unknown field `NULL` - at `$.dynamodb.NewImage.a`"),
-        (
-            "variant not null",
-            {"NULL": True},
-            "Expected a value, got `null` - at `$.dynamodb.NewImage.a`",
-        ),
-        ("variant", {"X": "1"}, "Expected one attribute value of DynamoDB - at `$.dynamodb.NewImage.a`"),
-        (
-            "variant",
-            {"L": [{"N": 1}]},
-            "Expected one attribute value of DynamoDB - at `$.dynamodb.NewImage.a`",
-        ),
-        ("variant", {"NS": [1]}, "Expected one attribute value of DynamoDB - at `$.dynamodb.NewImage.a`"),
+        ("variant not null", {"NULL": True}, "Expected a value, got `null` - at `$.dynamodb.NewImage.a`"),
+        ("variant", {"X": "1"}, NOT_ONE),
+        ("variant", {"L": [{"N": 1}]}, NOT_ONE),
+        ("variant", {"NS": [1]}, NOT_ONE),
     ],
 )
 def test_attribute_values_that_do_not_fit(ddl, attribute, reason):

@@ -8,9 +8,7 @@ import zlib
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from io import BytesIO
 
-import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -22,6 +20,7 @@ from kinesis_assets.decoders.avro import AvroDefinition, AvroReader
 from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.spark_types import value_type
 from kinesis_assets.errors import InvalidInput
+from support.glue_records import avro
 from support.mentions import assert_mentions
 from support.raw_rows import decoded
 from support.spark_types import spark_type
@@ -106,10 +105,7 @@ def test_a_record_without_the_header_is_an_error_without_schema_id(data, found, 
         (plain(b""), "EOFError"),
         (plain(ORDER_DATUM + b"x"), "1 bytes follow its end"),
         (plain(b"\x0e\x0e" + ORDER_DATUM), "IndexError"),
-        (
-            plain(bytes.fromhex("0e 02 04 ffff 0000000000000440")),
-            "UnicodeDecodeError",
-        ),
+        (plain(bytes.fromhex("0e 02 04 ffff 0000000000000440")), "UnicodeDecodeError"),
     ],
 )
 def test_a_payload_that_cannot_be_decoded_keeps_its_schema_id_with_the_reason(data, error):
@@ -147,12 +143,6 @@ def test_avro_without_fastavro_names_the_extra(monkeypatch):
         decoded([plain(ORDER_DATUM)], glue(ORDER, ORDER_AVRO))
     (row,) = decoded([plain(b'{"order_id": 7}')], glue(ORDER, "{}", "JSON"))
     assert row["error"] is None
-
-
-def avro(schema: object, value: object) -> bytes:
-    out = BytesIO()
-    fastavro.schemaless_writer(out, schema, value)
-    return out.getvalue()
 
 
 def logical(kind: str, name: str, **more: object) -> dict[str, object]:
@@ -219,12 +209,7 @@ def test_an_avro_value_that_fits_its_spark_type_is_decoded(schema, written, ddl,
         (logical("long", "timestamp-millis"), NOON, "long", "got `datetime` - at `$.a`"),
         (logical("long", "timestamp-millis"), NOON, "timestamp_ntz", "no timezone component - at `$.a`"),
         (logical("long", "timestamp-millis"), NOON, "date", "got `datetime` - at `$.a`"),
-        (
-            logical("long", "timestamp-millis"),
-            1 << 60,
-            "timestamp",
-            "OverflowError",
-        ),
+        (logical("long", "timestamp-millis"), 1 << 60, "timestamp", "OverflowError"),
         (
             logical("bytes", "decimal", precision=9, scale=3),
             Decimal("1.125"),

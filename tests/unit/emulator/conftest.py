@@ -13,20 +13,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from kinesis_assets.emulator import LocalKinesis
+from kinesis_assets.testing import Clock
 from support.direct_calls import DirectCalls
-
-
-class Clock:
-    """A clock that does not move until `advance` is called."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-    def advance(self, seconds: float) -> None:
-        self.seconds += seconds
 
 
 class Stream:
@@ -37,9 +25,12 @@ class Stream:
         self.name = name
 
     @property
+    def summary(self) -> dict[str, Any]:
+        return self.client.describe_stream_summary(StreamName=self.name)["StreamDescriptionSummary"]
+
+    @property
     def arn(self) -> str:
-        summary = self.client.describe_stream_summary(StreamName=self.name)
-        return str(summary["StreamDescriptionSummary"]["StreamARN"])
+        return str(self.summary["StreamARN"])
 
     def put(self, data: bytes, key: str = "key", **more: str) -> dict[str, Any]:
         return self.client.put_record(StreamName=self.name, Data=data, PartitionKey=key, **more)
@@ -101,7 +92,9 @@ class Stream:
 
 @pytest.fixture(scope="session")
 def clock() -> Clock:
-    return Clock()
+    clock = Clock()
+    clock.seconds = 1_800_000_000.0
+    return clock
 
 
 @pytest.fixture(scope="session")
@@ -116,13 +109,15 @@ def local(clock: Clock, direct_calls: DirectCalls) -> Iterator[LocalKinesis]:
 
 
 @pytest.fixture(scope="session")
-def connect() -> Callable[[LocalKinesis], Any]:
-    def connect(local: LocalKinesis) -> Any:
+def connect() -> Callable[..., Any]:
+    """Create a client, whose access key ID is its account if it has twelve digits."""
+
+    def connect(local: LocalKinesis, access_key_id: str = "any") -> Any:
         return boto3.client(
             "kinesis",
             endpoint_url=local.endpoint_url,
             region_name=local.region,
-            aws_access_key_id="any",
+            aws_access_key_id=access_key_id,
             aws_secret_access_key="any",  # noqa: S106 - nothing is signed for anyone
             # The endpoint must validate and fail the request, not the client.
             config=Config(retries={"total_max_attempts": 1}, parameter_validation=False),
@@ -132,7 +127,7 @@ def connect() -> Callable[[LocalKinesis], Any]:
 
 
 @pytest.fixture(scope="session")
-def client(local: LocalKinesis, connect: Callable[[LocalKinesis], Any], direct_calls: DirectCalls) -> Any:
+def client(local: LocalKinesis, connect: Callable[..., Any], direct_calls: DirectCalls) -> Any:
     """A client that calls the emulator without HTTP; `send` and `call` send requests."""
     return direct_calls.connect(connect(local))
 

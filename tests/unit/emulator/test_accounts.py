@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 from msgspec import inspect
@@ -15,20 +14,9 @@ OTHERS = "444455556666"
 READ = ["DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"]
 
 
-def client_of(local, account_id):
-    """A client of an account, whose ID is the access key ID."""
-    return boto3.client(
-        "kinesis",
-        endpoint_url=local.endpoint_url,
-        region_name=local.region,
-        aws_access_key_id=account_id,
-        aws_secret_access_key="any",  # noqa: S106  # the embedded stream checks none
-    )
-
-
 @pytest.fixture
-def owner(local):
-    return client_of(local, OWNER)
+def owner(local, connect):
+    return connect(local, OWNER)
 
 
 @pytest.fixture
@@ -117,9 +105,9 @@ def test_permission_to_read_does_not_include_permission_to_put(local, arn, clien
     client.put_record(StreamARN=arn, Data=b"mine", PartitionKey="k")
 
 
-def test_a_stream_is_shared_only_with_the_given_account(local, arn, client, refused):
+def test_a_stream_is_shared_only_with_the_given_account(local, connect, arn, client, refused):
     local.share(arn, account_id=OTHERS)
-    assert read(client_of(local, OTHERS), arn) == [b"theirs"]
+    assert read(connect(local, OTHERS), arn) == [b"theirs"]
     with refused("AccessDeniedException"):
         read(client, arn)
 
@@ -139,10 +127,7 @@ BY_ARN = {
     "increase_stream_retention_period": {"RetentionPeriodHours": 24},
     "decrease_stream_retention_period": {"RetentionPeriodHours": 24},
     "split_shard": {"ShardToSplit": "shardId-000000000000", "NewStartingHashKey": "9"},
-    "merge_shards": {
-        "ShardToMerge": "shardId-000000000000",
-        "AdjacentShardToMerge": "shardId-000000000001",
-    },
+    "merge_shards": {"ShardToMerge": "shardId-000000000000", "AdjacentShardToMerge": "shardId-000000000001"},
     "update_shard_count": {"TargetShardCount": 2, "ScalingType": "UNIFORM_SCALING"},
     "update_stream_mode": {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}},
     "update_stream_record_distribution_strategy": {"RecordDistributionStrategy": "AUTO"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import boto3
 import pytest
 
 
@@ -88,15 +87,11 @@ def test_a_stream_has_at_most_twenty_consumers(client, register, stream, refused
 
 
 def test_the_summary_of_a_stream_counts_its_consumers(client, register, stream):
-    def count():
-        summary = client.describe_stream_summary(StreamName=stream.name)["StreamDescriptionSummary"]
-        return summary["ConsumerCount"]
-
-    assert count() == 0
+    assert stream.summary["ConsumerCount"] == 0
     arn = register()
-    assert count() == 1
+    assert stream.summary["ConsumerCount"] == 1
     client.deregister_stream_consumer(ConsumerARN=arn)
-    assert count() == 0
+    assert stream.summary["ConsumerCount"] == 0
 
 
 def test_consumers_are_listed_by_name(client, register, stream):
@@ -141,8 +136,7 @@ def test_a_token_is_not_for_a_stream_that_was_created_again(client, register, st
 
 def test_consumers_can_be_listed_by_the_creation_time_of_the_stream(client, register, stream, refused):
     register()
-    summary = client.describe_stream_summary(StreamName=stream.name)["StreamDescriptionSummary"]
-    created = summary["StreamCreationTimestamp"].timestamp()
+    created = stream.summary["StreamCreationTimestamp"].timestamp()
     assert names(client.list_stream_consumers(StreamARN=stream.arn, StreamCreationTimestamp=created))
     with refused("ResourceNotFoundException"):
         client.list_stream_consumers(StreamARN=stream.arn, StreamCreationTimestamp=created + 1)
@@ -159,15 +153,8 @@ def test_a_stream_with_consumers_is_deleted_only_if_that_is_enforced(client, reg
         client.list_stream_consumers(StreamARN=stream.arn)
 
 
-def test_a_consumer_of_another_account_is_not_accessible(local, register, refused):
-    arn = register()
-    others = boto3.client(
-        "kinesis",
-        endpoint_url=local.endpoint_url,
-        region_name=local.region,
-        aws_access_key_id="444455556666",
-        aws_secret_access_key="any",  # noqa: S106  # the embedded stream checks none
-    )
+def test_a_consumer_of_another_account_is_not_accessible(local, connect, register, refused):
+    arn, others = register(), connect(local, "444455556666")
     with refused("AccessDeniedException", "kinesis:DescribeStreamConsumer"):
         others.describe_stream_consumer(ConsumerARN=arn)
     local.share(arn.partition("/consumer/")[0], ["DescribeStreamConsumer"], account_id="444455556666")

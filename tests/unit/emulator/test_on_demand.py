@@ -56,9 +56,7 @@ def test_a_provisioned_stream_has_no_strategy(stream, client, refused):
 
 def test_the_strategy_is_set_only_by_arn(on_demand, call):
     status, response = call(
-        "UpdateStreamRecordDistributionStrategy",
-        StreamName=on_demand.name,
-        RecordDistributionStrategy=AUTO,
+        "UpdateStreamRecordDistributionStrategy", StreamName=on_demand.name, RecordDistributionStrategy=AUTO
     )
     assert (status, response["__type"]) == (400, "ValidationException")
 

@@ -18,7 +18,7 @@ LEFT_OUT = {
     "WarmThroughputMiBps",  # on-demand streams alone
 }
 BOUND_ELSEWHERE = {
-    "Data",  # by the stream's maximum record size
+    "Data"  # by the stream's maximum record size
 }
 
 

@@ -7,10 +7,6 @@ def describe(client, stream):
     return client.describe_stream(StreamName=stream.name)["StreamDescription"]
 
 
-def summarize(client, stream):
-    return client.describe_stream_summary(StreamName=stream.name)["StreamDescriptionSummary"]
-
-
 def test_a_new_stream_is_active_with_even_open_shards(create, client):
     stream = create(3)
     described = describe(client, stream)
@@ -30,8 +26,8 @@ def test_a_new_shard_has_no_parents_and_no_end(stream):
     assert list(shard["SequenceNumberRange"]) == ["StartingSequenceNumber"]
 
 
-def test_a_new_stream_has_the_defaults_of_the_service(stream, client):
-    summary = summarize(client, stream)
+def test_a_new_stream_has_the_defaults_of_the_service(stream):
+    summary = stream.summary
     assert summary["RetentionPeriodHours"] == 24
     assert summary["MaxRecordSizeInKiB"] == 1024
     assert summary["StreamModeDetails"] == {"StreamMode": "PROVISIONED"}
@@ -39,7 +35,7 @@ def test_a_new_stream_has_the_defaults_of_the_service(stream, client):
 
 
 def test_describe_stream_describe_stream_summary_and_list_streams_agree(stream, client):
-    described, summary = describe(client, stream), summarize(client, stream)
+    described, summary = describe(client, stream), stream.summary
     (listed,) = client.list_streams()["StreamSummaries"]
     assert {name: described[name] for name in listed} == listed
     assert {name: summary[name] for name in listed} == listed
@@ -136,9 +132,9 @@ def test_the_maximum_record_size_is_between_1_and_10_mib(stream, client, refused
 
 def test_the_retention_can_be_increased_and_decreased(stream, client):
     client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=8760)
-    assert summarize(client, stream)["RetentionPeriodHours"] == 8760
+    assert stream.summary["RetentionPeriodHours"] == 8760
     client.decrease_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=48)
-    assert summarize(client, stream)["RetentionPeriodHours"] == 48
+    assert stream.summary["RetentionPeriodHours"] == 48
 
 
 @pytest.mark.parametrize(("hours", "word"), [(8761, "too long"), (23, "too short")])

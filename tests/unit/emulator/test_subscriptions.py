@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -141,9 +140,7 @@ def test_an_invalid_starting_position_is_refused(call, consumer, position, error
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"ShardId": "shardId-000000000001"}, {"ConsumerARN": "reader:1"}],
-    ids=["shard", "consumer"],
+    "change", [{"ShardId": "shardId-000000000001"}, {"ConsumerARN": "reader:1"}], ids=["shard", "consumer"]
 )
 def test_an_unknown_shard_or_consumer_is_not_found(call, consumer, change):
     if "ConsumerARN" in change:
@@ -284,14 +281,8 @@ def test_boto3_receives_the_same_events_over_http_1(client, stream, consumer):
     assert len(event["ChildShards"]) == 2
 
 
-def test_another_account_needs_permission_to_subscribe(local, stream, consumer):
-    others = boto3.client(
-        "kinesis",
-        endpoint_url=local.endpoint_url,
-        region_name=local.region,
-        aws_access_key_id="444455556666",
-        aws_secret_access_key="any",  # noqa: S106  # the embedded stream checks none
-    )
+def test_another_account_needs_permission_to_subscribe(local, connect, stream, consumer):
+    others = connect(local, "444455556666")
     arguments = {"ConsumerARN": consumer, "ShardId": FIRST, "StartingPosition": {"Type": "TRIM_HORIZON"}}
     with pytest.raises(ClientError, match="kinesis:SubscribeToShard"):
         others.subscribe_to_shard(**arguments)

@@ -109,11 +109,7 @@ class SchemaOf:
         """Return a name, alone, with a namespace or with dots; and the namespace that it has."""
         short, own = self.draw(SHORT_NAMES), self.draw(SPACES)
         dotted = {"name": f"billing.{short}", "namespace": own}
-        forms = [
-            ({"name": short}, namespace),
-            ({"name": short, "namespace": own}, own),
-            (dotted, "billing"),
-        ]
+        forms = [({"name": short}, namespace), ({"name": short, "namespace": own}, own), (dotted, "billing")]
         return self.draw(st.sampled_from(forms))
 
     def define(self, names: dict[str, str], namespace: str) -> None:

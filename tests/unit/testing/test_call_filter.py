@@ -199,10 +199,7 @@ def test_invalid_call_is_rejected_by_the_service(orders, faults, operation):
 
 def test_invalid_json_is_rejected_by_the_service(faults, local_kinesis):
     connection = HTTPConnection("127.0.0.1", local_kinesis.port)
-    headers = {
-        "X-Amz-Target": "Kinesis_20131202.ListStreams",
-        "Content-Type": "application/x-amz-json-1.1",
-    }
+    headers = {"X-Amz-Target": "Kinesis_20131202.ListStreams", "Content-Type": "application/x-amz-json-1.1"}
     connection.request("POST", "/", b"{", headers)
     response = connection.getresponse()
     assert (response.status, json.loads(response.read())["__type"]) == (400, "SerializationException")

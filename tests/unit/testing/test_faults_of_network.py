@@ -63,7 +63,7 @@ def test_reset_affects_only_the_connection_of_the_call(orders, faults, in_thread
     faults.stall(times=1)
     faults.reset(times=1)
     stalled = in_thread(orders.page, iterator)
-    until(lambda: faults._interceptor.delayed._waiting)
+    until(lambda: faults._delayed._waiting)
     with pytest.raises(ConnectionClosedError):
         orders.page(iterator)
     faults.clear()
@@ -77,7 +77,7 @@ def test_stalled_call_times_out_in_the_client(orders, faults, connect, local_kin
     faults.stall()
     with pytest.raises(ReadTimeoutError):
         impatient.get_records(ShardIterator=iterator)
-    until(lambda: not faults._interceptor.delayed._waiting)
+    until(lambda: not faults._delayed._waiting)
 
 
 def test_stalled_call_is_answered_when_the_faults_are_cleared(orders, faults, in_thread):
@@ -85,7 +85,7 @@ def test_stalled_call_is_answered_when_the_faults_are_cleared(orders, faults, in
     iterator = orders.iterator()
     faults.stall()
     page = in_thread(orders.page, iterator)
-    until(lambda: faults._interceptor.delayed._waiting)
+    until(lambda: faults._delayed._waiting)
     assert not page.done()
     faults.clear()
     assert [record["Data"] for record in page.result(SECONDS)["Records"]] == [b"0"]
@@ -105,7 +105,7 @@ def test_server_stops_while_an_answer_is_delayed(connect, in_thread, then):
     then(faults, "ListStreams")
     with LocalKinesis(wrap=faults.around) as local:
         response = in_thread(connect(local).list_streams)
-        until(lambda: faults._interceptor.delayed._waiting)
+        until(lambda: faults._delayed._waiting)
     with pytest.raises(ConnectionClosedError):
         response.result(SECONDS)
 
@@ -115,7 +115,7 @@ def test_stalled_call_does_not_delay_others(orders, faults, in_thread):
     iterator = orders.iterator()
     faults.stall(times=1)
     stalled = in_thread(orders.page, iterator)
-    until(lambda: faults._interceptor.delayed._waiting)
+    until(lambda: faults._delayed._waiting)
     assert len(orders.page(iterator)["Records"]) == 1
     assert not stalled.done()
     faults.clear()
@@ -129,7 +129,7 @@ def test_delays_add_up(orders, faults, in_thread):
     faults.delay(3600)
     faults.delay(1800)
     page = in_thread(orders.page, iterator)
-    until(lambda: faults._interceptor.delayed._waiting)
+    until(lambda: faults._delayed._waiting)
     assert delays == [5400]
     assert not page.done()
     faults.clear()
@@ -146,7 +146,7 @@ def test_delayed_answer_shows_the_state_at_the_time_of_the_call(orders, faults, 
     iterator = orders.iterator()
     faults.stall(times=1)
     page = in_thread(orders.page, iterator)
-    until(lambda: faults._interceptor.delayed._waiting)
+    until(lambda: faults._delayed._waiting)
     orders.put(b"later")
     faults.clear()
     assert page.result(SECONDS)["Records"] == []

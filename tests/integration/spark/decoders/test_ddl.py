@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kinesis_assets.decoders.spark_types import parse_type, value_type
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.ddl_parser import parse_columns
+from kinesis_assets.schemas.ddl import parse_columns
 
 NAMES = st.sampled_from(["a", "B", "1a", "größe", "`x y`", "`q``t`", "date", "struct", "comment", "not"])
 GOOD = (

@@ -8,8 +8,7 @@ import pytest
 from kinesis_assets.dagster.derived.selected_columns import columns_of_fields
 from kinesis_assets.dagster.derived.typed_rows import column_lineage, lineage_of_errors
 from kinesis_assets.dagster.settings.table_settings import TableSettings
-from kinesis_assets.schemas.ddl import KEEPING
-from kinesis_assets.schemas.ddl_parser import parse_columns
+from kinesis_assets.schemas.ddl import KEEPING, parse_columns
 
 RAW = dg.AssetKey(["kinesis", "clicks_raw"])
 FIELDS = "id BIGINT NOT NULL, `a b` STRING, amount DECIMAL(10, 2), address STRUCT<city: STRING, zip: STRING>"

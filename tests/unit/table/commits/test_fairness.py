@@ -11,7 +11,7 @@ import pytest
 from kinesis_assets.errors import CommitOvertaken
 from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.policy import TablePolicy
-from support.shared_time import SharedTime
+from support.virtual_time import SharedTime
 
 RUNS = 10
 COMMITS = 1000

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.ddl import columns
-from kinesis_assets.schemas.ddl_parser import parse_columns
+from kinesis_assets.schemas.ddl import columns, parse_columns
 
 
 @pytest.mark.parametrize(
