@@ -13,7 +13,7 @@ from kinesis_assets.cli.output import print_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kinesis_assets.dagster.catalog_status import EntryStatus
+    from kinesis_assets.dagster.catalog_entries import EntryStatus
 
 _asset_option = click.option("--asset", help="Asset key of the only table. [default: all of the stream]")
 
@@ -37,7 +37,10 @@ def show(*, asset: str | None, as_json: bool, **stream: Any) -> None:
     Entries whose asset was removed are listed too. The exit code is 0 only if all tables that exist are
     registered.
     """
-    from kinesis_assets.dagster.catalog_status import entries_without_asset, registered_tables
+    from kinesis_assets.dagster.catalog_entries import (  # each command imports only what it needs
+        entries_without_asset,
+        registered_tables,
+    )
 
     project = project_of(**stream)
     assets = project.definitions.get_repository_def().assets_defs_by_key
@@ -59,7 +62,7 @@ def register(*, asset: str | None, force: bool, as_json: bool, **stream: Any) ->
 
     An entry that somebody else made or changed stays as it is, unless --force is given.
     """
-    from kinesis_assets.dagster.catalog_status import registered_tables
+    from kinesis_assets.dagster.catalog_entries import registered_tables  # as above
 
     project = project_of(**stream)
     assets = project.definitions.get_repository_def().assets_defs_by_key
@@ -69,7 +72,7 @@ def register(*, asset: str | None, force: bool, as_json: bool, **stream: Any) ->
 
 
 def _finish(stream: str, found: Sequence[EntryStatus], *, as_json: bool) -> None:
-    from kinesis_assets.dagster.catalog_status import GOOD, HARMLESS
+    from kinesis_assets.dagster.catalog_entries import GOOD, HARMLESS  # as above
 
     print_rows([{"stream": stream, **each.facts} for each in found], as_json=as_json)
     if not found:

@@ -76,7 +76,7 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
 
 def _of_catalog(project: StreamProject, opened: OpenStream) -> Iterator[Finding]:
     """Compare the entries in the Data Catalog with the tables, if any table has one."""
-    from kinesis_assets.dagster.catalog_status import entry_findings, registered_tables
+    from kinesis_assets.dagster.catalog_entries import entry_findings, registered_tables
     from kinesis_assets.operations.doctor.finding import or_ok
 
     tables = registered_tables(opened, project.definitions.get_repository_def().assets_defs_by_key)
@@ -88,7 +88,7 @@ def _of_catalog(project: StreamProject, opened: OpenStream) -> Iterator[Finding]
 
 def _totals(opened: OpenStream, instance: dg.DagsterInstance) -> dg.AssetMaterialization:
     """Return the event of the stream as a whole as it is now."""
-    from kinesis_assets.dagster.checks.remembered import sensor_memory  # only with an instance
+    from kinesis_assets.dagster.sensor.sensor_cursor import sensor_memory  # only with an instance
     from kinesis_assets.dagster.sensor.tick_reports import stream_event
 
     now = time.time()

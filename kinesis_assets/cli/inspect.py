@@ -94,7 +94,9 @@ def plan(*, as_json: bool, **stream: Any) -> None:
     effect beyond the run. If the stream is paused, a row says so. The exit code is 0 only if nothing would be
     refused.
     """
-    from kinesis_assets.dagster.setting_effects import setting_effects
+    from kinesis_assets.dagster.effective_settings import (
+        setting_effects,  # each command imports only what it needs
+    )
     from kinesis_assets.ingest.preview import Effect, preview_run
     from kinesis_assets.table.run_files.pause import read_pause
 
@@ -135,7 +137,7 @@ def show(*, as_json: bool, **stream: Any) -> None:
 
     Defaults are included. Values of environment variables and templates are inserted, and secrets are masked.
     """
-    from kinesis_assets.dagster.components.effective_settings import component_yaml, effective_settings
+    from kinesis_assets.dagster.effective_settings import component_yaml, effective_settings
 
     component = effective_settings(project_of(**stream, quiet_spark=False))
     click.echo(json.dumps(component) if as_json else component_yaml(component), nl=as_json)

@@ -203,7 +203,7 @@ def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: 
     one, so they must start again too.
     """
     from kinesis_assets.dagster.in_process import StreamProject
-    from kinesis_assets.dagster.jobs.rebuild import rebuild_asset
+    from kinesis_assets.dagster.jobs.derived_jobs import rebuild_asset
 
     project = StreamProject.of_folder(stream, Path.cwd())
     assets = project.definitions.get_repository_def().assets_defs_by_key
@@ -227,7 +227,7 @@ def redrive(*, stream: str, asset: str, by: str | None, apply: bool, as_json: bo
     decoded, and why the others cannot.
     """
     from kinesis_assets.dagster.in_process import StreamProject
-    from kinesis_assets.dagster.jobs.redrive import redrive_asset
+    from kinesis_assets.dagster.jobs.derived_jobs import redrive_asset
 
     project = StreamProject.of_folder(stream, Path.cwd())
     assets = project.definitions.get_repository_def().assets_defs_by_key

@@ -9,27 +9,25 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.checked_table import checked_tables
 from kinesis_assets.dagster.checks.definitions import build_checks
-from kinesis_assets.dagster.consumption import derived_tables
+from kinesis_assets.dagster.consumption import checked_tables, derived_tables
 from kinesis_assets.dagster.derived.derived_asset import moves_after_landing
 from kinesis_assets.dagster.events.table_metadata import definition_metadata, kinds_of, raw_columns
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager
+from kinesis_assets.dagster.jobs.derived_jobs import build_rebuild_job, build_redrive_job
 from kinesis_assets.dagster.jobs.maintenance import (
     build_maintenance_job,
     build_prune_history_job,
     schedule_of,
 )
 from kinesis_assets.dagster.jobs.operations import build_catch_up_job, build_replay_job, build_seek_job
-from kinesis_assets.dagster.jobs.rebuild import build_rebuild_job
-from kinesis_assets.dagster.jobs.redrive import build_redrive_job
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.asset_settings import policy_of
+from kinesis_assets.dagster.settings.catalog_settings import Place
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
-from kinesis_assets.dagster.settings.table_format_settings import Place
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.dagster.tables_on_loading import CheckedSelection, set_catalog

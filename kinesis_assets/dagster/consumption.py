@@ -1,4 +1,4 @@
-"""How a run consumes the source of a derived table: in a step of its own, or within a continuous run."""
+"""The derived tables of a code location: how runs consume their sources, and which checks are evaluated."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.derive.policy import OnDeleted, Retention
+    from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.format import DerivedIn, SourceFormat
     from kinesis_assets.table.run_files.heartbeat import Heartbeat
 
@@ -162,11 +163,11 @@ def consumption_of(definition: dg.AssetsDefinition) -> Consumption | None:
 
 
 def derived_tables(
-    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: StreamNames
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], stream: StreamNames | None = None
 ) -> dict[dg.AssetKey, Consumption]:
-    """Return the derived tables of a stream among the assets of a code location, by key, in order."""
+    """Return the derived tables of a stream, or of all, among the assets of a code location, by key."""
     found = {key: consumption_of(definition) for key, definition in sorted(definitions.items())}
-    return {key: each for key, each in found.items() if each is not None and each.stream == stream}
+    return {key: each for key, each in found.items() if each and stream in {None, each.stream}}
 
 
 def table_of(
@@ -191,15 +192,9 @@ def table_of(
 
 
 def derived_metadata(
-    commits: Sequence[DerivedCommit],
-    totals: Mapping[str, Any] = {},
-    exact: Mapping[str, object] = {},
+    commits: Sequence[DerivedCommit], totals: Mapping[str, Any] = {}, exact: Mapping[str, object] = {}
 ) -> dict[str, Any]:
-    """Return the event metadata of some commits of a derived table.
-
-    Args:
-        commits: The commits, oldest first.
-    """
+    """Return the event metadata of some commits of a derived table, oldest first."""
     counts = [commit.bad_records for commit in commits if commit.bad_records is not None]
     redriven = [commit.redriven for commit in commits if commit.redriven is not None]
     facts: dict[str, Any] = {
@@ -219,3 +214,60 @@ def derived_metadata(
         facts["rows given up"] = sum(each.rows or 0 for each in given_up)
     ids = {"cursor": str(commits[-1].cursor), COMMIT_ID: str(commits[-1].commit_id)} if commits else {}
     return {**facts, **totals, **exact_entry({"commits": len(commits), **ids, **exact})}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTable:
+    """A derived table whose checks are evaluated, as its stream opens it.
+
+    Attributes:
+        source: The path or URI of its source, see `open_source`.
+        role: The role that accesses the table and its source; None for the credentials of the process.
+        source_format: Returns the format of its source, see `Derivation`.
+        format: Returns its format; None for Delta Lake.
+    """
+
+    key: dg.AssetKey
+    consumption: Consumption
+    source: str
+    role: AssumedRole | None = None
+    source_format: SourceFormat | None = None
+    format: DerivedIn | None = None
+
+    @classmethod
+    def of(
+        cls, key: dg.AssetKey, consumption: Consumption, upstream: dg.AssetsDefinition, opened: OpenStream
+    ) -> CheckedTable:
+        """Return the table of an asset. Raises as `Consumption.source`."""
+        source, source_format = consumption.source(upstream), consumption.source_format(upstream, opened)
+        return cls(key, consumption, source, opened.role, source_format, consumption.format_in(opened))
+
+    @property
+    def name(self) -> str:
+        """The name under which the sensor remembers the table."""
+        return self.key.to_user_string()
+
+    @property
+    def uri(self) -> str:
+        """Its path or URI."""
+        return self.consumption.table
+
+    @property
+    def checks(self) -> DerivedChecks:
+        """Its checks."""
+        return self.consumption.checks
+
+
+def checked_tables(
+    definitions: Mapping[dg.AssetKey, dg.AssetsDefinition], opened: OpenStream
+) -> list[CheckedTable]:
+    """Return the derived tables of a stream among the assets of a code location, in the order of their keys.
+
+    Tables with neither checks nor an entry in a catalog are left out, and those whose source is not one of
+    these assets: their runs fail.
+    """
+    return [
+        CheckedTable.of(key, each, definitions[each.upstream], opened)
+        for key, each in derived_tables(definitions, opened.names).items()
+        if (each.checks.reading_no_rows or each.registration) and has_uri(definitions, each.upstream)
+    ]

@@ -98,12 +98,9 @@ def initialized(resource: dg.ConfigurableIOManager) -> AbstractContextManager[An
 def add_asset_metadata(
     step: dg.StepExecutionContext, key: dg.AssetKey, metadata: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Add metadata to the materializations of several partitions of an asset.
+    """Add metadata, by partition key, to the materializations of an asset.
 
     `StepExecutionContext.add_asset_metadata` reads all partitions from the instance on each call.
-
-    Args:
-        metadata: The metadata by partition key.
     """
     try:
         accumulator = step._metadata_accumulator  # noqa: SLF001
@@ -183,18 +180,13 @@ def report_outside_of_runs(instance: dg.DagsterInstance, events: Sequence[dg.Ass
             instance.report_runless_asset_event(event)
         return
     entries = (
-        dg.EventLogEntry(  # type: ignore[no-untyped-call]
-            error_info=None,
-            level=logging.INFO,
-            user_message="",
-            run_id=RUNLESS_RUN_ID,
-            timestamp=_event_times.after(time.time()),
-            job_name=RUNLESS_JOB_NAME,
-            dagster_event=dg.DagsterEvent(
+        _entry(
+            dg.DagsterEvent(
                 event_type_value=_MATERIALIZATION.value,
                 event_specific_data=StepMaterializationData(event),
                 job_name=RUNLESS_JOB_NAME,
             ),
+            RUNLESS_RUN_ID,
         )
         for event in events
     )
@@ -217,18 +209,23 @@ class _CollectingStep:
         self, level: int, msg: str, dagster_event: dg.DagsterEvent, *_: Any, **__: Any
     ) -> None:
         """Keep the entry with which `DagsterLogManager.log_dagster_event` would store an event."""
-        self.entries.append(
-            dg.EventLogEntry(  # type: ignore[no-untyped-call]
-                error_info=None,
-                level=level,
-                user_message=msg,
-                run_id=self._step.run_id,
-                timestamp=_event_times.after(time.time()),
-                step_key=self._step.step.key,
-                job_name=self._step.job_name,
-                dagster_event=dagster_event,
-            )
-        )
+        self.entries.append(_entry(dagster_event, self._step.run_id, self._step.step.key, level, msg))
+
+
+def _entry(
+    event: dg.DagsterEvent, run_id: str, step: str | None = None, level: int = logging.INFO, message: str = ""
+) -> dg.EventLogEntry:
+    """Return the entry of the event log for an event that is stored now."""
+    return dg.EventLogEntry(  # type: ignore[no-untyped-call]
+        error_info=None,
+        level=level,
+        user_message=message,
+        run_id=run_id,
+        timestamp=_event_times.after(time.time()),
+        step_key=step,
+        job_name=event.job_name,
+        dagster_event=event,
+    )
 
 
 def _log_event(step: Any, event: dg.AssetMaterialization | dg.AssetObservation) -> None:
@@ -249,11 +246,7 @@ def report_check(step: dg.StepExecutionContext, evaluation: dg.AssetCheckEvaluat
 def report_check_of_run(
     instance: dg.DagsterInstance, before: dg.EventLogEntry, evaluation: dg.AssetCheckEvaluation
 ) -> None:
-    """Store a newer result of a check in the name of a run that has reported one.
-
-    Args:
-        before: The event with the result that the run has reported.
-    """
+    """Store a newer result of a check in the name of the run that has reported the one before."""
     event = dg.DagsterEvent(
         dg.DagsterEventType.ASSET_CHECK_EVALUATION.value,
         job_name=before.job_name or "",

@@ -72,7 +72,9 @@ class StreamProject:
         try:
             definitions = dg.load_from_defs_folder(path_within_project=folder)
         except Exception as error:
-            innermost = list(_causes(error))[-1]
+            innermost: BaseException = error
+            while innermost.__cause__ is not None:
+                innermost = innermost.__cause__
             raise InvalidInput(
                 f"the definitions cannot be loaded: {' '.join(str(innermost).split())}; run `dg check defs` "
                 "for details"
@@ -97,9 +99,7 @@ class StreamProject:
     def materialize(self, instance: dg.DagsterInstance, shard_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Materialize the next range of some shards in this process, with one run for each partition range.
 
-        Args:
-            instance: The instance that stores the runs. New shards are added to its partitions.
-            shard_ids: Shard ids, parents before children.
+        New shards are added to the partitions of the instance. Parents must come before their children.
 
         Yields:
             The event metadata of each shard, whether it was committed or not; see `event_metadata`.
@@ -132,26 +132,29 @@ class StreamProject:
             KinesisAssetsError: The run failed as a whole.
         """
         with self.open_stream() as stream:
-            start_session_in_background(
-                stream.settings.session_config
-            )  # it starts while Dagster plans the run
+            start_session_in_background(stream.settings.session_config)  # while Dagster plans the run
+        everything = self.definitions.resolve_implicit_global_asset_job_def()
+        job = job_without_checks(everything, [self.names.raw_key])
+        return self.executed(job, instance, tags=dict(tags), run_config=QUIET)
+
+    def executed(
+        self, job: dg.JobDefinition, instance: dg.DagsterInstance, **arguments: Any
+    ) -> list[dict[str, Any]]:
+        """Execute a job in this process, and return the event metadata of each shard.
+
+        Raises what `run` raises.
+        """
         run_id = str(uuid4())
-        job = job_without_checks(
-            self.definitions.resolve_implicit_global_asset_job_def(), [self.names.raw_key]
-        )
         try:
             # Each shard's event contains its error, if any.
             with quiet_log_capture(instance), suppress(ShardsNotCommitted):
-                job.execute_in_process(
-                    instance=instance,
-                    run_id=run_id,
-                    tags=dict(tags),
-                    run_config=QUIET,
-                )
+                job.execute_in_process(instance=instance, run_id=run_id, **arguments)
         except dg.DagsterExecutionInterruptedError as interrupt:
             raise RunCanceled(self.stream, metadata_of_events(instance, run_id)) from interrupt
-        except KeyboardInterrupt:
-            _report_canceled(instance, run_id)
+        except KeyboardInterrupt:  # before Dagster has installed its own signal handler
+            run = instance.get_run_by_id(run_id)
+            if run is not None and not run.is_finished:
+                instance.report_run_canceled(run, "The command was interrupted.")
             raise
         return metadata_of_events(instance, run_id)
 
@@ -164,13 +167,9 @@ def run_replay(
     end: str = "",
     shard_ids: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Run a stream's replay job in this process.
+    """Run a stream's replay job in this process, and return the event metadata of each shard.
 
-    Args:
-        shard_ids: Shard ids; empty for all shards.
-
-    Returns:
-        The event metadata of each shard.
+    Without shard ids, all shards are replayed.
 
     Raises:
         RunCanceled: The run was interrupted.
@@ -191,11 +190,7 @@ def run_replay(
 def run_catch_up(
     project: StreamProject, instance: dg.DagsterInstance, *, shard_ids: Sequence[str] = (), by: str
 ) -> list[dict[str, Any]]:
-    """Run a stream's catch-up job in this process.
-
-    Args:
-        shard_ids: Shard ids; empty for all shards.
-        by: Name recorded with the positions.
+    """Run a stream's catch-up job in this process. Without shard ids, all shards are moved.
 
     Returns:
         The facts of each shard that was moved, which have a direction, and then the event metadata of each
@@ -218,10 +213,8 @@ def _run_job(
 ) -> list[dict[str, Any]]:
     """Run a job that reads with Spark while runs continue, and return the event metadata of each shard.
 
-    Args:
-        check: Raises what the job would raise only after Spark has started.
+    `check` raises what the job would raise only after Spark has started.
     """
-    run_id = str(uuid4())
     with project.open_stream() as stream:
         # The job makes the same checks, but only after Spark has started.
         stream.table.snapshot().refuse_other_stream(stream.client.describe().identity)
@@ -230,22 +223,7 @@ def _run_job(
         check(stream)
         start_session_in_background(stream.settings.session_config)
     run_config = {"ops": {op_key(name): {"config": config}}, **QUIET}
-    try:
-        # Each shard's event contains its error, if any.
-        with quiet_log_capture(instance), suppress(ShardsNotCommitted):
-            project.definitions.resolve_job_def(name).execute_in_process(
-                instance=instance, run_id=run_id, run_config=run_config
-            )
-    except dg.DagsterExecutionInterruptedError as interrupt:
-        raise RunCanceled(project.stream, metadata_of_events(instance, run_id)) from interrupt
-    return metadata_of_events(instance, run_id)
-
-
-def _report_canceled(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Mark a run as canceled that was interrupted before Dagster installed its own signal handler."""
-    run = instance.get_run_by_id(run_id)
-    if run is not None and not run.is_finished:
-        instance.report_run_canceled(run, "The command was interrupted.")
+    return project.executed(project.definitions.resolve_job_def(name), instance, run_config=run_config)
 
 
 def _names_in(definitions: dg.Definitions, stream: str, otherwise: str = "") -> StreamNames:
@@ -279,12 +257,6 @@ def _project_of(folder: Path) -> Path | None:
     places = (folder, *folder.parents)
     names = ("pyproject.toml", "dg.toml")
     return next((place for place in places if any((place / name).is_file() for name in names)), None)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
 
 
 @contextmanager

@@ -259,10 +259,6 @@ class OpenStream:
 
 
 def open_stream(resources: object, names: StreamNames) -> OpenStream:
-    """Return a stream from the resources of a run or of a tick of the sensor.
-
-    Args:
-        resources: The resources, which include the stream's I/O manager.
-    """
+    """Return a stream from the resources of a run or of a tick, which include its I/O manager."""
     opened: OpenStream = getattr(resources, names.io_manager_key).opened
     return opened

@@ -32,11 +32,7 @@ class StreamNames:
 
     @classmethod
     def of(cls, stream: str, key_prefix: str | Sequence[str] = KEY_PREFIX) -> Self:
-        """Return the names of the definitions that settings declare.
-
-        Args:
-            stream: The stream's name or ARN.
-        """
+        """Return the names of the definitions that settings declare, for a stream's name or ARN."""
         return cls(StreamAddress.parse(stream).name, prefix_of(key_prefix))
 
     @classmethod

@@ -100,7 +100,7 @@ def read_table(
 def _open(table: str, role: AssumedRole | None, catalog: Mapping[str, str] | None) -> Source:
     if catalog is None:
         return open_source(table, role)
-    from kinesis_assets.dagster.settings.table_format_settings import catalog_to_read  # noqa: PLC0415  # only Iceberg
+    from kinesis_assets.dagster.settings.catalog_settings import catalog_to_read  # noqa: PLC0415  # only Iceberg
 
     opened = catalog_to_read(catalog, role)
     from kinesis_assets.derive.iceberg_table import format_in  # noqa: PLC0415  # loads pyiceberg

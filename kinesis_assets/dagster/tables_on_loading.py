@@ -11,10 +11,10 @@ from weakref import WeakSet
 
 import dagster as dg
 
-from kinesis_assets.dagster.consumption import consumption_of, has_uri, uri_of
+from kinesis_assets.dagster.consumption import consumption_of, derived_tables, has_uri, uri_of
 from kinesis_assets.dagster.dagster_internals import body_of
 from kinesis_assets.dagster.events.table_metadata import ICEBERG, STORAGE_KIND
-from kinesis_assets.dagster.settings.table_format_settings import entry_of
+from kinesis_assets.dagster.settings.catalog_settings import entry_id
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.store.storage import TableFolder
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kinesis_assets.dagster.consumption import Consumption
-    from kinesis_assets.dagster.settings.table_format_settings import Place
+    from kinesis_assets.dagster.settings.catalog_settings import Place
 
 _checked: WeakSet[Any] = WeakSet()
 """The graphs of assets that were checked. Dagster resolves the selections of all streams in each."""
@@ -72,12 +72,13 @@ def refuse_shared_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition])
     derived: set[dg.AssetKey] = set()
     owners: dict[str, dg.AssetKey] = {}
     for key, definition in sorted(definitions.items()):
-        consumption = consumption_of(definition)
-        if consumption is not None:
+        if (consumption := consumption_of(definition)) is not None:
             derived.add(key)
-        elif not _is_raw(key, definition):
+            table = consumption.table
+        elif _is_raw(key, definition):
+            table = uri_of(definition, key)
+        else:
             continue
-        table = uri_of(definition, key) if consumption is None else consumption.table
         owner = owners.setdefault(TableFolder.at(table).place, key)
         if owner != key and not derived.isdisjoint([owner, key]):
             raise InvalidInput(
@@ -109,7 +110,7 @@ def refuse_shared_entries(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]
         if raw is None:
             continue
         catalog, place = raw if consumption is None else (consumption.catalog, raw[1])
-        entry = entry_of(catalog, place, key.path[-1])
+        entry = entry_id(catalog, place, key.path[-1])
         if entry is not None and (owner := owners.setdefault(entry, key)) != key:
             raise InvalidInput(
                 f"catalog: the assets {owner.to_user_string()} and {key.to_user_string()} have the same "
@@ -119,21 +120,20 @@ def refuse_shared_entries(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]
 
 def refuse_missing_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
     """Check that the source of each derived table is a table. The argument is as above."""
-    tables = {key: consumption_of(definition) for key, definition in sorted(definitions.items())}
+    tables = derived_tables(definitions)
     for key, consumption in tables.items():
-        if consumption is None or has_uri(definitions, consumption.upstream):
-            continue
-        place = f"{consumption.place}: " if consumption.place else ""
-        others = [
-            other.to_user_string()
-            for other, each in tables.items()
-            if each is not None and other != key and each.stream == consumption.stream
-        ]
-        raise InvalidInput(
-            f"{place}upstream: the table {key.to_user_string()} cannot consume "
-            f"{consumption.upstream.to_user_string()}, since the code location has no table with this asset "
-            f"key. The other derived tables of the stream are {', '.join(others) or 'none'}"
-        )
+        if not has_uri(definitions, consumption.upstream):
+            others = [
+                other.to_user_string()
+                for other, each in tables.items()
+                if other != key and each.stream == consumption.stream
+            ]
+            raise _cannot_consume(
+                key,
+                consumption,
+                "since the code location has no table with this asset key. The other derived tables of the "
+                f"stream are {', '.join(others) or 'none'}",
+            )
 
 
 def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
@@ -145,12 +145,9 @@ def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition
     Raises:
         InvalidInput: One does.
     """
-    for key, definition in sorted(definitions.items()):
-        consumption = consumption_of(definition)
-        if consumption is None or consumption.upstream == consumption.stream.raw_key:
-            continue
+    for key, consumption in derived_tables(definitions).items():
         upstream = definitions.get(consumption.upstream)
-        if upstream is None:
+        if upstream is None or consumption.upstream == consumption.stream.raw_key:
             continue
         above = consumption_of(upstream)
         if above is None:
@@ -161,11 +158,15 @@ def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition
             continue
         else:
             reason = "whose catalog is in the region, or called with the role, of another stream"
-        place = f"{consumption.place}: " if consumption.place else ""
-        raise InvalidInput(
-            f"{place}upstream: the table {key.to_user_string()} cannot consume "
-            f"{consumption.upstream.to_user_string()}, {reason}. Set source to that stream"
-        )
+        raise _cannot_consume(key, consumption, f"{reason}. Set source to that stream")
+
+
+def _cannot_consume(key: dg.AssetKey, consumption: Consumption, reason: str) -> InvalidInput:
+    place = f"{consumption.place}: " if consumption.place else ""
+    return InvalidInput(
+        f"{place}upstream: the table {key.to_user_string()} cannot consume "
+        f"{consumption.upstream.to_user_string()}, {reason}"
+    )
 
 
 def _entry(
@@ -176,7 +177,7 @@ def _entry(
     """Return what identifies a table in its catalog for those of a stream, by default of its own."""
     raw = definitions.get((reader or table).stream.raw_key)
     found = None if raw is None else getattr(body_of(raw), _CATALOG, None)
-    return None if found is None else entry_of(table.catalog, found[1], "")
+    return None if found is None else entry_id(table.catalog, found[1], "")
 
 
 def _is_raw(key: dg.AssetKey, definition: dg.AssetsDefinition) -> bool:

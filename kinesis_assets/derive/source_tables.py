@@ -31,11 +31,9 @@ from kinesis_assets.derive.raw_source import RawSource
 from kinesis_assets.derive.source import RankedFile, Source, SourceCommit, commits_missing
 from kinesis_assets.errors import PositionsUnreadable, TableOfAnotherSource, TableUnsuitable
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
-from kinesis_assets.table import log as table_log
 from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
 from kinesis_assets.table.format import DerivedIn
-from kinesis_assets.table.positions.positions_file import CommitRef
 from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:

@@ -310,17 +310,17 @@ STREAM: list[Row | Elsewhere] = [
     Elsewhere(
         "the [mirror of the positions](migration.md#mirror-the-positions) is late",
         {"lease_table": "15 min"},
-        "unit/dagster/checks/test_mirror_check.py::test_a_late_mirror_turns_the_check_red_without_a_run",
+        "unit/dagster/checks/test_recorded_checks.py::test_a_late_mirror_turns_the_check_red_without_a_run",
     ),
     Elsewhere(
         "the mirror of the positions failed three times in a row",
         {"lease_table": "at once"},
-        "unit/dagster/checks/test_mirror_check.py::test_a_mirror_that_keeps_failing_turns_the_check_red",
+        "unit/dagster/checks/test_recorded_checks.py::test_a_mirror_that_keeps_failing_turns_the_check_red",
     ),
     Elsewhere(
         "shards are read with GetRecords instead of the [consumer](continuous-runs.md#enhanced-fan-out)",
         {"consumer": "15 min"},
-        "unit/dagster/checks/test_consumer_check.py::test_a_shard_may_be_read_with_getrecords_up_to_the_bound",
+        "unit/dagster/checks/test_recorded_checks.py::test_a_shard_may_be_read_with_getrecords_up_to_the_bound",
     ),
     Elsewhere(
         "the table cannot be registered in the [Data Catalog](catalog.md)",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dagster._core.definitions.sensor_definition import SensorExecutionData
 
-    from kinesis_assets.dagster.checked_table import CheckedTable
+    from kinesis_assets.dagster.consumption import CheckedTable
     from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult

@@ -59,7 +59,7 @@ INNER_LAYERS = {
 }
 """The same of the folders within a folder. Its own modules may be imported by these, and import them."""
 
-UPWARDS = {("dagster.checks.remembered", "dagster.sensor.sensor_cursor")}
+UPWARDS = {("dagster.checks.in_run", "dagster.sensor.sensor_cursor")}
 """Imports against this order: in a run, the checks continue from what the sensor remembers."""
 
 EVERYWHERE = frozenset({"errors", "retry"})

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.dagster.derived.routed_rows import RoutedRows, RouterRows
-from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.derived.typed_rows import RoutedRows, RouterRows, TypedRows
 from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.data_files import routes_folder

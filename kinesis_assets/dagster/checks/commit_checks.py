@@ -149,18 +149,9 @@ def check_continuity(check: ContinuityCheck, progress: ContinuityProgress) -> Ch
         }
         for each in breaks
     ]
-    return CheckResult(
-        "continuity",
-        not breaks,
-        check.severity,
-        description,
-        {
-            "commits checked": progress.checked,
-            "commits left": progress.left,
-            "breaks": len(breaks),
-            **worst(rows, "broken commits"),
-        },
-    )
+    counts = {"commits checked": progress.checked, "commits left": progress.left, "breaks": len(breaks)}
+    facts = {**counts, **worst(rows, "broken commits")}
+    return CheckResult("continuity", not breaks, check.severity, description, facts)
 
 
 def _is_enough(newest_first: Sequence[int], through: int | None, max_commits: int) -> bool:
@@ -222,9 +213,7 @@ def gaps_of_table(
 ) -> tuple[Gaps, int | None]:
     """Return the gaps of all shards, and the archive's newest segment. Reads the archive if that has changed.
 
-    Args:
-        known: What this returned before.
-        archive: The newest segment that this returned before; None at the first time.
+    `known` and `archive` are what this returned before; at the first time, `archive` is None.
     """
     newest = chain.newest_segment(positions)
     archived = known
@@ -240,11 +229,7 @@ def check_no_accepted_data_loss(
     amendment: Amendment | None,
     now: datetime,
 ) -> CheckResult:
-    """Check that no gap is recorded that a replay has not filled, or that a catch-up is about to fill.
-
-    Args:
-        positions: The positions, for the streams of the same name that were deleted.
-    """
+    """Check that no gap is recorded that a replay has not filled, or that a catch-up is about to fill."""
     lost, waiting = _deleted_streams(positions), []
     committed = [] if amendment is None else [amendment.at]
     for shard_id, of_shard in gaps.items():
@@ -281,13 +266,10 @@ def check_no_accepted_data_loss(
         {"shard": place, "until": f"{until:%Y-%m-%dT%H:%M:%SZ}", "gap": sentence}
         for until, place, sentence in (*lost, *waiting)
     ]
-    return CheckResult(
-        "no_accepted_data_loss",
-        not lost and (goes_on or not waiting),
-        check.severity,
-        "; ".join(sentences) or "no records were given up",
-        {"gaps": len(lost), "ranges_to_fill": len(waiting), **worst(rows)},
-    )
+    passed = not lost and (goes_on or not waiting)
+    description = "; ".join(sentences) or "no records were given up"
+    facts = {"gaps": len(lost), "ranges_to_fill": len(waiting), **worst(rows)}
+    return CheckResult("no_accepted_data_loss", passed, check.severity, description, facts)
 
 
 def _is_available(shard: ShardPosition, part: Gap, now: datetime) -> bool:

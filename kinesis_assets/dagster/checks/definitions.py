@@ -1,13 +1,12 @@
 """The definitions of the checks of raw and derived tables, and their execution in the UI."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from time import time
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.checked_table import CheckedTable
+from kinesis_assets.dagster.consumption import CheckedTable
 from kinesis_assets.dagster.dagster_internals import assets_of_job
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks, DerivedChecks
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
 
 
 # Dagster reads the types of the op's arguments, so annotations must not be strings.
-
-
-MAX_COMMITS = 1000
-"""The maximum number of commits that an execution verifies, from the newest one."""
 
 
 def build_checks(names: StreamNames, checks: Checks) -> dg.AssetChecksDefinition | None:
@@ -43,51 +38,23 @@ def build_checks(names: StreamNames, checks: Checks) -> dg.AssetChecksDefinition
         "run.",
     )
     def execute(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        opened = open_stream(context.resources, names)
-        selected = {check.name for check in context.selected_asset_check_keys}
+        from kinesis_assets.dagster.checks.duplicates import check_no_duplicates  # noqa: PLC0415  # definitions open no table
+        from kinesis_assets.dagster.checks.in_run import evaluated_raw  # noqa: PLC0415  # as above
+
+        opened, check = open_stream(context.resources, names), checks.no_duplicates
+        selected = {each.name for each in context.selected_asset_check_keys}
+        scans = checks.scan_is_requested(selected, materializes=key in assets_of_job(context))
         results: list[CheckResult] = []
-        if selected - SCANNING:
-            results += _evaluated(context.instance, opened)
-        if checks.scan_is_requested(selected, materializes=key in assets_of_job(context)):
-            results += _scanned(opened)
-        elif selected & SCANNING:
+        with shown_as_failures():
+            if selected - SCANNING:
+                results += evaluated_raw(context.instance, opened)
+            if scans and check is not None:
+                results.append(check_no_duplicates(check, opened))
+        if selected & SCANNING and not scans:
             context.log.info("no_duplicates reads all rows: it is skipped in a run that adds some.")
         yield from (result.of(key) for result in results if result.name in selected)
 
     return execute
-
-
-@shown_as_failures()
-def _evaluated(instance: dg.DagsterInstance, opened: OpenStream) -> "list[CheckResult]":
-    from kinesis_assets.dagster.catalog_entries import CatalogEntries  # noqa: PLC0415  # as below
-    from kinesis_assets.dagster.checks.evaluation import Evaluation  # noqa: PLC0415  # definitions open no table
-    from kinesis_assets.dagster.checks.remembered import sensor_memory  # noqa: PLC0415  # as above
-    from kinesis_assets.table.run_files.pause import read_pause  # noqa: PLC0415  # as above
-
-    memory = sensor_memory(instance, opened.names)
-    listed = opened.listed_shards()
-    return Evaluation(
-        opened,
-        instance,
-        listed.listing,
-        listed.snapshot,
-        listed.shards,
-        machine_time=datetime.fromtimestamp(time(), UTC),
-        waiting=memory.waiting_to_be_read,
-        failing=memory.backoff.reasons,
-        pause=read_pause(opened.table),
-        before=memory.checks.unverified(),
-        max_commits=MAX_COMMITS,
-        entries=CatalogEntries(opened),
-    ).results
-
-
-@shown_as_failures()
-def _scanned(opened: OpenStream) -> "list[CheckResult]":
-    from kinesis_assets.dagster.checks.duplicates import check_no_duplicates  # noqa: PLC0415  # as above
-
-    check = opened.checks.no_duplicates
-    return [] if check is None else [check_no_duplicates(check, opened)]
 
 
 def check_specs(key: dg.AssetKey, checks: DerivedChecks) -> list[dg.AssetCheckSpec]:
@@ -111,15 +78,15 @@ def execute_checks(
         context: The context of the running asset. If it was materialized, `DerivedRunChecks` has reported the
             checks that read no rows.
     """
-    from kinesis_assets.dagster.catalog_entries import CatalogEntries  # noqa: PLC0415  # as below
-    from kinesis_assets.dagster.checks.duplicates import check_no_duplicate_keys  # noqa: PLC0415  # definitions open no table
-    from kinesis_assets.dagster.checks.in_run import evaluated  # noqa: PLC0415  # as above
+    from kinesis_assets.dagster.catalog_entries import CatalogEntries  # noqa: PLC0415  # as above
+    from kinesis_assets.dagster.checks.duplicates import check_no_duplicate_keys  # noqa: PLC0415  # as above
+    from kinesis_assets.dagster.checks.in_run import evaluated_derived  # noqa: PLC0415  # as above
 
     selected = {check.name for check in context.selected_asset_check_keys}
     materializes = bool(context.selected_asset_keys)
     results: list[CheckResult] = []
     if selected - SCANNING and not materializes:
-        results += evaluated(context.instance, table, time(), CatalogEntries(opened))
+        results += evaluated_derived(context.instance, table, time(), CatalogEntries(opened))
     check = table.checks.no_duplicates
     if check is not None and table.checks.scan_is_requested(selected, materializes=materializes):
         results.append(check_no_duplicate_keys(check, table, opened.start_spark()))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kinesis_assets.dagster.catalog_entries import CatalogEntries
-    from kinesis_assets.dagster.checked_table import CheckedTable
+    from kinesis_assets.dagster.consumption import CheckedTable
     from kinesis_assets.dagster.settings.check_settings import (
         DerivedContinuityCheck,
         DerivedDataLossCheck,
@@ -79,16 +79,10 @@ def check_consumption_lag(check: DerivedLagCheck, backlog: Backlog, now: float) 
             f", more than {duration(check.max_seconds)}. See whether runs of the table fail, or are not "
             "requested"
         )
-    return CheckResult(
-        "lag",
-        passed,
-        check.severity,
-        description,
-        {
-            "lag (s)": round(age, 1),
-            **({} if backlog.commits is None else {"unconsumed commits": backlog.commits}),
-        },
-    )
+    facts: dict[str, float] = {"lag (s)": round(age, 1)}
+    if backlog.commits is not None:
+        facts["unconsumed commits"] = backlog.commits
+    return CheckResult("lag", passed, check.severity, description, facts)
 
 
 def check_consumption_continuity(
@@ -277,6 +271,7 @@ class DerivedEvaluation:
         entries: CatalogEntries | None = None,
     ) -> None:
         self._table = table
+        self._consumption = table.consumption
         self._checks = table.checks
         self._state = state
         self._now = now
@@ -293,7 +288,7 @@ class DerivedEvaluation:
         ]
 
     def _of_catalog(self) -> Iterator[CheckResult]:
-        snapshot, catalog = self._state.snapshot, self._table.catalog
+        snapshot, catalog = self._state.snapshot, self._consumption.registration
         version = None if snapshot is None else snapshot.registrable
         if self._entries is not None and version is not None and catalog:
             result = self._entries.check(self._checks.catalog, self._table.key, catalog, version)
@@ -337,15 +332,15 @@ class DerivedEvaluation:
             if newest is not None:
                 raise
             return None
-        if snapshot is not None and self._table.partition_by is not None:
-            snapshot.check_identity(source.origin_id, self._table.partition_by)
+        if snapshot is not None:
+            snapshot.check_identity(source.origin_id, self._consumption.partition_by)
         if source.end.commit is not None:  # this machine's clock may be behind
             self._now = max(self._now, time_of_id(source.end.commit))
         return source
 
     @property
     def _definition(self) -> Definition:
-        table = self._table
+        table = self._consumption
         if table.groups:
             return Definition(kind=Kind.ROLLUP, key=table.groups)
         if table.is_router:
@@ -368,7 +363,7 @@ class DerivedEvaluation:
             with suppress(TableRewritten):
                 refuse_rewritten(snapshot)
                 return None
-        on_deleted, known = self._table.on_deleted, self.progress.next_run
+        on_deleted, known = self._consumption.on_deleted, self.progress.next_run
         found = NextRun(self._now, newest.commit_id, source.end.amendment, on_deleted)
         if known is not None and 0 <= self._now - known.at < _NEXT_RUN_EVERY:
             facts = msgspec.structs.replace(known, at=found.at, refused=None, restarts=None)
@@ -402,7 +397,7 @@ class DerivedEvaluation:
     def _advice(self, snapshot: DerivedSnapshot) -> str:
         """Return what to do about bad records."""
         has_errors = "error" in {field["name"] for field in snapshot.schema["fields"]}
-        settings, command = ("settings", "rebuild") if self._table.is_router else ("schema", "redrive")
+        settings, command = ("settings", "rebuild") if self._consumption.is_router else ("schema", "redrive")
         return (
             f"The {'column error' if has_errors else 'table of errors'} says why. Correct the {settings} and "
             f"run `kinesis-assets {command}`, or correct the producer"
@@ -410,7 +405,7 @@ class DerivedEvaluation:
 
     def _of_routes(self) -> Iterator[CheckResult]:
         check, state = self._checks.unmatched_records, self._state
-        if check is None or not self._table.is_router or state.snapshot is None or state.newest is None:
+        if check is None or not self._consumption.is_router or state.snapshot is None or state.newest is None:
             return
         entries = state.snapshot.table.entries
         found = count_committed(

@@ -14,7 +14,7 @@ from kinesis_assets.spark.session import wrap_spark_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.dagster.checked_table import CheckedTable
+    from kinesis_assets.dagster.consumption import CheckedTable
     from kinesis_assets.dagster.settings.check_settings import DerivedNoDuplicatesCheck, NoDuplicatesCheck
     from kinesis_assets.dagster.stream import OpenStream
 
@@ -40,13 +40,8 @@ def check_no_duplicates(check: NoDuplicatesCheck, opened: OpenStream) -> CheckRe
         description = f"each of {counted(rows, 'row')} is there once"
     most = sorted(duplicates.items(), key=lambda item: (-item[1], item[0]))
     shards = [{"shard": shard_id, "records": str(number)} for shard_id, number in most]
-    return CheckResult(
-        "no_duplicates",
-        not total,
-        check.severity,
-        description,
-        {"rows": rows, "duplicated records": total, **worst(shards)},
-    )
+    facts = {"rows": rows, "duplicated records": total, **worst(shards)}
+    return CheckResult("no_duplicates", not total, check.severity, description, facts)
 
 
 _ROWS = "__rows"
@@ -78,7 +73,6 @@ def _count(table: CheckedTable, spark: SparkSession) -> tuple[int, int]:
 
     from kinesis_assets.derive.read import read, shuffle_tasks  # noqa: PLC0415  # as above
     from kinesis_assets.derive.source_tables import open_source  # noqa: PLC0415
-    from kinesis_assets.spark.session import wrap_spark_errors  # noqa: PLC0415
 
     try:
         snapshot = open_source(table.uri, table.role, table.format).snapshot
@@ -87,10 +81,10 @@ def _count(table: CheckedTable, spark: SparkSession) -> tuple[int, int]:
     files = snapshot.data_files()
     if not files:
         return 0, 0
-    key = [F.col(f"`{name}`") for name in table.unique]
+    key = [F.col(f"`{name}`") for name in table.consumption.unique]
     has_key = reduce(lambda condition, column: condition & column.isNotNull(), key, F.lit(True))
     with wrap_spark_errors(f"table {table.uri}"):
-        keys = read(spark, snapshot, files, columns=table.unique).where(has_key)
+        keys = read(spark, snapshot, files, columns=table.consumption.unique).where(has_key)
         tasks = shuffle_tasks(spark, sum(file.size for file in files))
         of_keys = keys.repartition(tasks, *key).groupBy(*key).agg(F.count(F.lit(1)).alias(_ROWS))
         number = F.col(_ROWS)

@@ -15,9 +15,9 @@ from kinesis_assets.dagster.checks.commit_checks import (
     gaps_of_table,
     verify_new_commits,
 )
-from kinesis_assets.dagster.checks.consumer_check import check_consumer
-from kinesis_assets.dagster.checks.mirror_check import (
+from kinesis_assets.dagster.checks.recorded_checks import (
     LateMirror,
+    check_consumer,
     check_lease_table,
     lateness,
     recorded_state,
@@ -170,16 +170,11 @@ class Evaluation:
         self.losses = loss_times(self._shards, self._to_fill)
         self._failing = failing
         finished = {shard_id for shard_id, shard in self._shards.items() if shard.finished}
-        self.progress = ChecksProgress(
+        self.progress = msgspec.structs.replace(
+            before,
             at=machine_time.timestamp(),
             unread=unread_shards(before.unread, self._readable, self._now, finished=finished),
             waiting=waiting_since,
-            continuity=before.continuity,
-            archived_gaps=before.archived_gaps,
-            archive=before.archive,
-            files=before.files,
-            records=before.records,
-            late_mirror=before.late_mirror,
             loss=min(self.losses.values()).timestamp() if self.losses else None,
             retention_hours=hours,
         )
@@ -196,8 +191,7 @@ class Evaluation:
     def _of_shards(self) -> Iterator[CheckResult]:
         checks, now = self._checks, self._now
         if checks.lag is not None:
-            idle = self._opened.max_idle
-            yield check_lag(checks.lag, self._readable, now, waiting=self.progress.waiting, idle=idle)
+            yield check_lag(checks.lag, self.lags)
         if checks.time_to_loss is not None:
             yield check_time_to_loss(checks.time_to_loss, self._shards, now, self._to_fill)
         if checks.every_shard_read is not None:

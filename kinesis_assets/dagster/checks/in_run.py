@@ -1,4 +1,7 @@
-"""The checks of raw and derived tables in a run, which continue with what the sensor remembers."""
+"""The checks of raw and derived tables in a run, which continue with what the sensor remembers.
+
+This is the only module below the sensor that imports from it.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.dagster.catalog_entries import CatalogEntries
-from kinesis_assets.dagster.checks.derived_evaluation import (
-    DerivedEvaluation,
-    DerivedProgress,
-    DerivedState,
-)
+from kinesis_assets.dagster.checks.derived_evaluation import DerivedEvaluation, DerivedProgress, DerivedState
 from kinesis_assets.dagster.checks.evaluation import Evaluation
-from kinesis_assets.dagster.checks.remembered import sensor_memory
 from kinesis_assets.dagster.checks.results import RunReports
 from kinesis_assets.dagster.dagster_internals import report_events
+from kinesis_assets.dagster.sensor.sensor_cursor import sensor_memory
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from kinesis_assets.dagster.checked_table import CheckedTable
     from kinesis_assets.dagster.checks.results import CheckResult
+    from kinesis_assets.dagster.consumption import CheckedTable
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
     from kinesis_assets.kinesis.stream import StreamListing
@@ -101,9 +100,7 @@ class RunChecks(RunReports):
     def _waiting(self, waiting: dict[str, float], tick: float | None) -> dict[str, float]:
         """Return by shard id since when a shard waits to be read, in seconds since the epoch.
 
-        Args:
-            waiting: The same as of the last tick, which this updates.
-            tick: The time of that tick; None if it was not a short time ago.
+        This updates what the last tick found. Its time is None if it was not a short time ago.
         """
         for shard_id, (outcome, at) in self._outcomes.items():
             unread_since = at - (outcome.lag_ms or 0) / 1000
@@ -119,6 +116,27 @@ class RunChecks(RunReports):
         return waiting
 
 
+MAX_COMMITS = 1000
+"""The maximum number of commits that an execution of the checks verifies, from the newest one."""
+
+
+def evaluated_raw(instance: dg.DagsterInstance, opened: OpenStream) -> list[CheckResult]:
+    """Evaluate the checks of a raw table in a run that executes them."""
+    memory, listed = sensor_memory(instance, opened.names), opened.listed_shards()
+    return Evaluation(
+        opened,
+        instance,
+        *listed,
+        machine_time=datetime.fromtimestamp(time.time(), UTC),
+        waiting=memory.waiting_to_be_read,
+        failing=memory.backoff.reasons,
+        pause=read_pause(opened.table),
+        before=memory.checks.unverified(),
+        max_commits=MAX_COMMITS,
+        entries=CatalogEntries(opened),
+    ).results
+
+
 class DerivedRunChecks(RunReports):
     """The checks of a derived table in one run."""
 
@@ -129,12 +147,12 @@ class DerivedRunChecks(RunReports):
 
     def _evaluated(self, now: float) -> Sequence[CheckResult]:
         entries = CatalogEntries(self._opened)
-        results = evaluated(self._step.instance, self._table, now, entries, has_run=True)
+        results = evaluated_derived(self._step.instance, self._table, now, entries, has_run=True)
         report_events(self._step, entries.taken_events())
         return results
 
 
-def evaluated(
+def evaluated_derived(
     instance: dg.DagsterInstance,
     table: CheckedTable,
     now: float,
@@ -147,7 +165,9 @@ def evaluated(
     Args:
         has_run: Whether a run has just committed, so that it does not matter how the one before ended.
     """
-    before = sensor_memory(instance, table.stream).derived_checks.get(table.name, DerivedProgress())
+    before = sensor_memory(instance, table.consumption.stream).derived_checks.get(
+        table.name, DerivedProgress()
+    )
     if has_run:
         before = msgspec.structs.replace(before, failing=None)
     return DerivedEvaluation(table, DerivedState.of(table), before, now, entries=entries).results

@@ -91,12 +91,7 @@ class CheckResult:
 
 
 def worst(rows: Sequence[Mapping[str, str]], what: str = "shards") -> dict[str, Any]:
-    """Return the metadata with the first rows of a table, and the number of those that are left out.
-
-    Args:
-        rows: The rows, worst first. All have the same columns.
-        what: What the rows are, as the name of the metadata.
-    """
+    """Return the metadata with the first rows of a table, worst first, and the number of those left out."""
     if not rows:
         return {}
     shown: dict[str, Any] = {
@@ -188,15 +183,15 @@ class Reports:
         if is_shown and record is not None and record.run_id in self.running:
             report_check_of_run(self.instance, record.event, self._evaluation(result, None))
             return []
-        return [self._evaluation(result, self._target())]
+        target = None if self.latest is None else check_target(self.latest)
+        return [self._evaluation(result, target)]
 
     def due_in_run(
         self, results: Iterable[CheckResult], run_id: str, now: float, reported: Collection[str] = ()
     ) -> Iterator[dg.AssetCheckEvaluation]:
         """Yield the results that a run reports which materializes the asset.
 
-        Args:
-            reported: The names of the checks that the run has reported.
+        `reported` are the names of the checks that the run has reported.
         """
         for result in results:
             record = self.executions.get(result.name)
@@ -235,9 +230,6 @@ class Reports:
             and abs(now - latest.timestamp) < TIME_TO_REPORT
             and latest.run_id in self.running
         )
-
-    def _target(self) -> Any:
-        return None if self.latest is None else check_target(self.latest)
 
     def _evaluation(self, result: CheckResult, target: Any) -> dg.AssetCheckEvaluation:
         return dg.AssetCheckEvaluation(

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping
     from datetime import datetime
 
-    from kinesis_assets.dagster.settings.check_settings import (
-        EveryShardReadCheck,
-        LagCheck,
-        TimeToLossCheck,
-    )
+    from kinesis_assets.dagster.settings.check_settings import EveryShardReadCheck, LagCheck, TimeToLossCheck
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.table.positions.positions import ShardPosition
 
@@ -33,21 +29,8 @@ if TYPE_CHECKING:
 _HOUR = timedelta(hours=1)
 
 
-def check_lag(
-    check: LagCheck,
-    shards: Mapping[str, ShardPosition],
-    now: datetime,
-    *,
-    waiting: Mapping[str, float],
-    idle: timedelta,
-) -> CheckResult:
-    """Check that no shard is late.
-
-    Args:
-        shards: The shards that can be read.
-        waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
-    """
-    of_shards = lags(shards, now, waiting=waiting, idle=idle)
+def check_lag(check: LagCheck, of_shards: Mapping[str, timedelta | None]) -> CheckResult:
+    """Check that no shard is late, by what `lags` returns."""
     known = sorted(
         ((lag.total_seconds(), shard_id) for shard_id, lag in of_shards.items() if lag is not None),
         reverse=True,
@@ -63,18 +46,13 @@ def check_lag(
     else:
         description = f"no shard has unread records that are older than {bound}"
     rows = [{"shard": shard_id, "lag": duration(seconds)} for seconds, shard_id in late or known if seconds]
-    return CheckResult(
-        "lag",
-        not late,
-        check.severity,
-        description,
-        {
-            "worst lag (s)": round(known[0][0], 1) if known else 0.0,
-            "late shards": len(late),
-            **worst(rows),
-            "shards with unknown lag": len(of_shards) - len(known),
-        },
-    )
+    facts = {
+        "worst lag (s)": round(known[0][0], 1) if known else 0.0,
+        "late shards": len(late),
+        **worst(rows),
+        "shards with unknown lag": len(of_shards) - len(known),
+    }
+    return CheckResult("lag", not late, check.severity, description, facts)
 
 
 def check_time_to_loss(
@@ -114,18 +92,13 @@ def check_time_to_loss(
         {"shard": shard_id, "time to loss": duration(max(0.0, hours) * 3600)}
         for hours, shard_id in soon or known
     ]
-    return CheckResult(
-        "time_to_loss",
-        not soon,
-        check.severity,
-        description,
-        {
-            **({"least time to loss (h)": round(max(0.0, known[0][0]), 2)} if known else {}),
-            "shards at risk": len(soon),
-            **worst(rows),
-            "shards with unknown time": len(times) - len(known),
-        },
-    )
+    facts = {
+        **({"least time to loss (h)": round(max(0.0, known[0][0]), 2)} if known else {}),
+        "shards at risk": len(soon),
+        **worst(rows),
+        "shards with unknown time": len(times) - len(known),
+    }
+    return CheckResult("time_to_loss", not soon, check.severity, description, facts)
 
 
 def check_every_shard_read(
@@ -162,26 +135,17 @@ def check_every_shard_read(
     else:
         description = f"every shard that can be read was read in the last {bound}"
     rows = [
-        {
-            "shard": shard_id,
-            "not read for": duration(time.total_seconds()),
-            "failure": failed.get(shard_id, ""),
-        }
-        for time, shard_id in oldest
-        if time > within or shard_id in failed
+        {"shard": key, "not read for": duration(time.total_seconds()), "failure": failed.get(key, "")}
+        for time, key in oldest
+        if time > within or key in failed
     ]
-    return CheckResult(
-        "every_shard_read",
-        not (missed or failed),
-        check.severity,
-        description,
-        {
-            "readable shards": len(times),
-            "unread shards": len(missed),
-            "failing shards": len(failed),
-            **worst(rows),
-        },
-    )
+    facts = {
+        "readable shards": len(times),
+        "unread shards": len(missed),
+        "failing shards": len(failed),
+        **worst(rows),
+    }
+    return CheckResult("every_shard_read", not (missed or failed), check.severity, description, facts)
 
 
 _REMEMBERED = timedelta(days=1).total_seconds()
@@ -247,11 +211,7 @@ def unread_shards(
 def unread_for(
     shards: Mapping[str, ShardPosition], unread: Mapping[str, Unread], now: datetime
 ) -> dict[str, timedelta]:
-    """Return by shard id for how long it was not read.
-
-    Args:
-        shards: The shards that can be read.
-    """
+    """Return by shard id for how long it was not read, of the shards that can be read."""
     found = {
         shard_id: now - shard.tip_time
         for shard_id, shard in shards.items()
@@ -268,7 +228,7 @@ def lags(
     """Return by shard id what `lag_of` returns.
 
     Args:
-        waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
+        waiting: What `waiting_shards` returns.
         idle: The longest time by the settings from one read to the next of a shard without new records.
     """
     return {
@@ -280,8 +240,7 @@ def lags(
 def waiting_shards(before: Mapping[str, float], waiting: Iterable[str], now: datetime) -> dict[str, float]:
     """Return by shard id since when some shards wait to be read, in seconds since the epoch.
 
-    Args:
-        before: What this returned at the previous tick.
+    `before` is what this returned at the previous tick.
     """
     time = now.timestamp()
     return {shard_id: min(before.get(shard_id, time), time) for shard_id in waiting}

@@ -40,11 +40,10 @@ _HOUR = 3600.0
 
 
 class HourOfRecords(msgspec.Struct, frozen=True, array_like=True):
-    """The records that runs wrote in one hour.
+    """The records that runs wrote in one hour, and how many of them are bad.
 
     Attributes:
         hour: The hour, counted since the epoch.
-        bad: How many of them are bad.
     """
 
     hour: int
@@ -91,11 +90,7 @@ class RecordCounter:
             left -= min(bad, left)
 
     def counted(self, through: int | None) -> BadRecords:
-        """Return what is counted now.
-
-        Args:
-            through: Id of the last event or commit that was added.
-        """
+        """Return what is counted now, up to the event or commit with an id."""
         hours = tuple(HourOfRecords(hour, *self._hours[hour]) for hour in sorted(self._hours))
         return BadRecords(through, hours)
 
@@ -109,21 +104,12 @@ def check_bad_records(check: BadRecordsCheck, counted: BadRecords, advice: str) 
     passed = share <= check.max_share
     if not passed:
         found += f", more than {check.max_share:.2%}. {advice}"
-    return CheckResult(
-        "bad_records",
-        passed,
-        check.severity,
-        found,
-        {"records": records, "bad records": bad, "share of bad records (%)": round(100 * share, 4)},
-    )
+    facts = {"records": records, "bad records": bad, "share of bad records (%)": round(100 * share, 4)}
+    return CheckResult("bad_records", passed, check.severity, found, facts)
 
 
 def check_unmatched_records(check: UnmatchedRecordsCheck, counted: BadRecords) -> CheckResult:
-    """Check that few records have no route.
-
-    Args:
-        counted: The records of the window; of these, those that no route matches.
-    """
+    """Check that few records have no route: those that are counted as bad."""
     records = sum(each.records for each in counted.hours)
     unmatched = sum(each.bad for each in counted.hours)
     share = unmatched / records if records else 0.0
@@ -250,11 +236,7 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 def file_facts(files: Iterable[tuple[str, int]], version: int, now: datetime) -> FileFacts:
-    """Return the facts about the data files of a version of a table.
-
-    Args:
-        files: The part and the size in bytes of each file.
-    """
+    """Return the facts about the data files of a version of a table, given the part and bytes of each."""
     parts: dict[str, tuple[int, int]] = {}
     for part, size in files:
         if size < SMALL_BYTES:
@@ -266,11 +248,7 @@ def file_facts(files: Iterable[tuple[str, int]], version: int, now: datetime) ->
 
 
 def check_compaction_debt(check: CompactionDebtCheck, facts: FileFacts, part: str) -> CheckResult:
-    """Check that maintenance keeps up with the small files.
-
-    Args:
-        part: What a part of the table is, in the metadata.
-    """
+    """Check that maintenance keeps up with the small files, by day or by partition, as `part` says."""
     passed = facts.small <= check.max_small_files
     small = counted(facts.small, "small file")
     if passed:
@@ -284,10 +262,5 @@ def check_compaction_debt(check: CompactionDebtCheck, facts: FileFacts, part: st
         {part: each.part, "files": str(each.files), "size": f"{each.bytes / 1e6:.1f} MB"}
         for each in facts.parts
     ]
-    return CheckResult(
-        "compaction_debt",
-        passed,
-        check.severity,
-        description,
-        {"small files": facts.small, **worst(rows, f"{part}s")},
-    )
+    metadata = {"small files": facts.small, **worst(rows, f"{part}s")}
+    return CheckResult("compaction_debt", passed, check.severity, description, metadata)

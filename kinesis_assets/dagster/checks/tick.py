@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.dagster.checks.derived_evaluation import (
-    DerivedEvaluation,
-    DerivedProgress,
-    DerivedState,
-)
+from kinesis_assets.dagster.checks.derived_evaluation import DerivedEvaluation, DerivedProgress, DerivedState
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.results import CheckResult, Reports, duration
 from kinesis_assets.derive.source_tables import open_source
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.catalog_entries import CatalogEntries
-    from kinesis_assets.dagster.checked_table import CheckedTable
+    from kinesis_assets.dagster.consumption import CheckedTable
     from kinesis_assets.dagster.settings.check_settings import Checks
     from kinesis_assets.dagster.stream import ListedShards, OpenStream
     from kinesis_assets.derive.source import Source
@@ -67,10 +63,7 @@ def check_events(
 ) -> tuple[list[dg.AssetCheckEvaluation], ChecksProgress]:
     """Evaluate the checks, and return the results that are to be reported outside of a run.
 
-    Args:
-        waiting: The shards that wait to be read, see `Evaluation`.
-        failing: The shards that failed in their last run, see `Evaluation`.
-        pause: The pause of the stream; None if it is not paused.
+    For the arguments, see `Evaluation`.
     """
     names = opened.checks.reading_no_rows
     if not names and not opened.settings.registration:
@@ -79,9 +72,7 @@ def check_events(
         evaluation = Evaluation(
             opened,
             instance,
-            listed.listing,
-            listed.snapshot,
-            listed.shards,
+            *listed,
             machine_time=datetime.fromtimestamp(now, UTC),
             waiting=waiting,
             failing=failing,
@@ -106,14 +97,13 @@ def failing_check_events(
     failing: Mapping[str, str],
     now: float,
 ) -> tuple[list[dg.AssetCheckEvaluation], Evaluation | None]:
-    """Return the checks that fail in a tick that fails, from the table, the cursor and the clock.
+    """Return the checks that fail in a tick that fails, and the evaluation of the table if that can be read.
+
+    They follow from the table, the cursor and the clock.
 
     Args:
         before: What the checks remember of the last tick that succeeded.
         failing: The shards that had failed in their last run by then, see `Evaluation`.
-
-    Returns:
-        The results that are to be reported, and the evaluation of the table, if that can be read.
     """
     evaluation = _without_service(opened, instance, before, failing, now)
     results: Sequence[CheckResult] = []
@@ -138,7 +128,6 @@ def _without_service(
     """Evaluate the checks from the table; None if it cannot be read either."""
     snapshot: TableSnapshot | None = None
     pause: Pause | None = None
-    time = datetime.fromtimestamp(now, UTC)
     try:
         with suppress(TableMissing):
             snapshot = opened.table.snapshot()
@@ -149,7 +138,7 @@ def _without_service(
             instance,
             None,
             snapshot,
-            machine_time=time,
+            machine_time=datetime.fromtimestamp(now, UTC),
             waiting=(),
             failing=failing,
             pause=pause,
@@ -230,10 +219,8 @@ def derived_check_events(
 ) -> tuple[list[dg.AssetCheckEvaluation], dict[str, DerivedProgress]]:
     """Evaluate the checks of derived tables, and return the results that are to be reported.
 
-    A table whose checks cannot be evaluated delays neither the others nor the stream.
-
-    Args:
-        failing: Why the last run of each table failed, for those that fail.
+    A table whose checks cannot be evaluated delays neither the others nor the stream. `failing` says why the
+    last run of each table failed, for those that fail.
     """
     progress = {table.name: before.get(table.name, DerivedProgress()) for table in tables}
     turns = sorted(tables, key=lambda table: progress[table.name].at or 0.0)[:max_tables]
@@ -280,11 +267,14 @@ def _evaluated(
     entries: CatalogEntries | None,
 ) -> tuple[list[dg.AssetCheckEvaluation], DerivedProgress]:
     """Return the results of a table that are to be reported, and what is remembered."""
-    found = (
-        state
-        if isinstance(state, Exception)
-        else _evaluation(table, state, before, now, opened, entries=entries)
-    )
+    found: DerivedEvaluation | Exception
+    try:
+        if isinstance(state, DerivedState):
+            found = DerivedEvaluation(table, state, before, now, opened, entries=entries)
+        else:
+            found = state
+    except Exception as error:  # noqa: BLE001  # as above
+        found = error
     if isinstance(found, Exception):
         _log.warning(_TABLE_NOT_EVALUATED, table.uri, reason_of(found))
         since = now if before.read_at is None else before.read_at
@@ -294,22 +284,6 @@ def _evaluated(
         results, progress = found.results, found.progress
     reports = Reports.of(instance, table.key, table.checks.reading_no_rows)
     return reports.report(results, now), progress
-
-
-def _evaluation(
-    table: CheckedTable,
-    state: DerivedState,
-    before: DerivedProgress,
-    now: float,
-    opened: _OpenSource,
-    *,
-    entries: CatalogEntries | None,
-) -> DerivedEvaluation | Exception:
-    """Return the evaluation of a table's checks, or why they cannot be evaluated."""
-    try:
-        return DerivedEvaluation(table, state, before, now, opened, entries=entries)
-    except Exception as error:  # noqa: BLE001  # as above
-        return error
 
 
 def _of_unreadable(table: CheckedTable, error: Exception, seconds: float) -> list[CheckResult]:

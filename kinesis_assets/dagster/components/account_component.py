@@ -26,6 +26,7 @@ from kinesis_assets.dagster.components.yaml_component import (
 )
 from kinesis_assets.dagster.dagster_internals import stored_state
 from kinesis_assets.dagster.settings.account_settings import AccountSettings, table_of
+from kinesis_assets.dagster.settings.settings_base import naming
 from kinesis_assets.dagster.settings.stream_settings import SharedSettings
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput, StreamsNotListed
@@ -203,10 +204,7 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
 
         client = AccountClient(
             ClientSettings(
-                self.region_name,
-                self.endpoint_url,
-                self.profile_name,
-                role=self.role_for(_SESSIONS),
+                self.region_name, self.endpoint_url, self.profile_name, role=self.role_for(_SESSIONS)
             )
         )
         for stream in client.list_streams():
@@ -228,10 +226,8 @@ class KinesisAccountComponent(AccountSettings, YamlComponent, dg.StateBackedComp
     def _definitions_of(
         self, context: dg.ComponentLoadContext, name: str, settings: dict[str, Any]
     ) -> dg.Definitions:
-        try:
+        with naming(f"streams: {name}"):
             definitions = build_kinesis_stream(**settings)
-        except InvalidInput as error:
-            raise InvalidInput(f"streams: {name}: {error}") from None
         names = StreamNames.of(name, settings["key_prefix"])
         return self.customized(context, name, stream_roles(names), definitions)
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import dagster as dg
 
 from kinesis_assets.dagster.components.table_component import typed_assets
-from kinesis_assets.dagster.components.yaml_component import (
-    AssetRole,
-    SettingsScaffolder,
-    YamlComponent,
-)
+from kinesis_assets.dagster.components.yaml_component import AssetRole, SettingsScaffolder, YamlComponent
 from kinesis_assets.dagster.derived.derived_asset import build_derived_table
-from kinesis_assets.dagster.derived.routed_rows import RoutedRows, RouterRows, lineage_of_router
+from kinesis_assets.dagster.derived.typed_rows import RoutedRows, RouterRows, lineage_of_router
 from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput

@@ -14,6 +14,7 @@ from kinesis_assets.dagster.derived.typed_rows import TypedRows, column_lineage,
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings
 from kinesis_assets.dagster.settings.check_settings import OFF
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.settings.settings_base import naming
 from kinesis_assets.dagster.settings.table_format_settings import DerivedTableFormat
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.dagster.stream_names import StreamNames
@@ -147,10 +148,8 @@ def _typed_rows(
         return rows_of(given, ""), None
     kind = format_.kind_of(settings.schema_)
     if kind is SchemaKind.DDL:
-        try:
+        with naming("schema"):
             fields = format_.fields_of(parse_columns(str(settings.schema_)))
-        except InvalidInput as error:
-            raise InvalidInput(f"schema: {error}") from None
         return rows_of(given, str(settings.schema_)), fields
     path = folder / (str(settings.schema_) if settings.message is None else settings.message.file)
     try:
@@ -181,8 +180,6 @@ def _with_folder(settings: TableSettings, folder: Path) -> TableSettings:
     if "folder" not in settings.registry:
         return settings
     path = folder / settings.registry["folder"]
-    try:
+    with naming("registry"):
         read_folder(path)  # to find a mistake when definitions are loaded
-    except InvalidInput as error:
-        raise InvalidInput(f"registry: {error}") from None
     return settings.model_copy(update={"registry": {**settings.registry, "folder": str(path)}})

@@ -164,16 +164,14 @@ _owners: WeakKeyDictionary[object, dict[str, _Owner]] = WeakKeyDictionary()
 
 
 def take_names(context: dg.ComponentLoadContext, what: str, definitions: dg.Definitions) -> None:
-    """Note the names of a component's definitions.
-
-    Args:
-        what: What these definitions are for, such as a stream and its name.
+    """Note the names of definitions, and what they are for, such as a stream and its name.
 
     Raises:
         InvalidInput: Definitions for something else have one of these names.
     """
     owners = _owners.setdefault(loading_of(context), {})
-    ours = _Owner(context.component_loc, _file_of(context), what)
+    path = context.path / "defs.yaml"
+    ours = _Owner(context.component_loc, str(path if path.is_file() else context.path), what)
     for name in _names_of(definitions):
         owner = owners.setdefault(name, ours)
         if owner != ours:
@@ -181,11 +179,6 @@ def take_names(context: dg.ComponentLoadContext, what: str, definitions: dg.Defi
                 f"{what} in {ours.file} and {owner.what} in {owner.file} would both define {name}; a Dagster "
                 "instance can have only one of them. Give a stream another key_prefix, a table another name"
             )
-
-
-def _file_of(context: dg.ComponentLoadContext) -> str:
-    path = context.path
-    return str(path / "defs.yaml" if (path / "defs.yaml").is_file() else path)
 
 
 def _names_of(definitions: dg.Definitions) -> Iterator[str]:
@@ -319,11 +312,7 @@ def _options(settings: type[Settings], named_by_folder: str | None) -> type[_Opt
     fields: dict[str, Any] = {
         name: (
             _option_type(field.annotation),
-            Field(
-                default=None,
-                alias=_OPTIONS.get(name) or field.alias,
-                description=field.description,
-            ),
+            Field(default=None, alias=_OPTIONS.get(name) or field.alias, description=field.description),
         )
         for name, field in settings.model_fields.items()
     }

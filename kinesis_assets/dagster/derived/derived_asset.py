@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
 
-from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.checks.definitions import check_specs, execute_checks
-from kinesis_assets.dagster.consumption import Consumption, attach
+from kinesis_assets.dagster.consumption import CheckedTable, Consumption, attach
 from kinesis_assets.dagster.dagster_internals import definition_of
 from kinesis_assets.dagster.derived.derived_events import (
     metadata_after,
@@ -57,10 +56,8 @@ def derived_table(settings: DerivedTableSettings) -> Callable[[Transform], dg.As
     The function gets new rows of the source, and returns rows of the table. Each row of the source reaches it
     in exactly one commit of the table. It must treat each row on its own, because rows arrive in steps of any
     size. The arguments are the fields of
-    `kinesis_assets.dagster.settings.derived_settings.DerivedTableSettings`.
-
-    Returns:
-        A decorator. The asset is materialized when its source has new rows, see `after_landing`.
+    `kinesis_assets.dagster.settings.derived_settings.DerivedTableSettings`. The asset is materialized when
+    its source has new rows, see `after_landing`.
 
     Raises:
         InvalidInput: An argument is invalid.
@@ -80,10 +77,8 @@ def rollup(settings: RollupSettings) -> Callable[[Transform], dg.AssetsDefinitio
 
     The function gets all rows of the groups that changed, and returns the new rows of these groups, as an
     aggregation does. The arguments are the fields of
-    `kinesis_assets.dagster.settings.derived_settings.RollupSettings`.
-
-    Returns:
-        A decorator. The asset is materialized when its source has new rows, see `after_landing`.
+    `kinesis_assets.dagster.settings.derived_settings.RollupSettings`. The asset is materialized when its
+    source has new rows, see `after_landing`.
 
     Raises:
         InvalidInput: An argument is invalid.

@@ -35,7 +35,7 @@ from kinesis_assets.errors import TableError, TableUnreachable
 from kinesis_assets.table.commit_ids import time_of_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.commit_entry import DerivedCommit
@@ -57,9 +57,6 @@ def report_missing_events(
     context: dg.AssetExecutionContext, opened: OpenStream, key: dg.AssetKey, table: DerivedTable
 ) -> ComparisonProgress:
     """Report the commits of a derived table that have no event, one event for each run that made them.
-
-    Args:
-        opened: The stream of the table, whose sensor knows dead runs.
 
     Returns:
         The progress of the comparison, for `metadata_after` of the events of this run.
@@ -120,8 +117,7 @@ def metadata_after(
 ) -> tuple[dict[str, Any], ComparisonProgress]:
     """Return the event metadata of some commits of this run, oldest first, and the progress after the event.
 
-    Args:
-        progress: The progress before it. Commits of other runs in between are left to the next run.
+    Commits of other runs in between are left to the next run.
     """
     for commit in commits:
         if commit.previous == progress.through:
@@ -173,15 +169,13 @@ def _unfinished(
     instance: dg.DagsterInstance, opened: OpenStream, runs: Mapping[str, dg.DagsterRun]
 ) -> set[str]:
     """Return the runs that may still report their commits."""
-    unfinished = {run_id for run_id, run in runs.items() if not run.is_finished}
-    return unfinished.difference(_dead_runs(instance, opened)) if unfinished else unfinished
-
-
-def _dead_runs(instance: dg.DagsterInstance, opened: OpenStream) -> Collection[str]:
     from kinesis_assets.dagster.sensor.sensor_cursor import dead_runs  # noqa: PLC0415  # its import loads the sensor
 
+    unfinished = {run_id for run_id, run in runs.items() if not run.is_finished}
+    if not unfinished:
+        return unfinished
     try:
-        return dead_runs(instance, opened.names, opened.table)
+        return unfinished - dead_runs(instance, opened.names, opened.table)
     except OSError as error:
         raise TableUnreachable(opened.table.uri, f"heartbeats cannot be listed: {error}") from error
 

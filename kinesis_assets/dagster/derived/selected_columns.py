@@ -18,7 +18,7 @@ from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.schema import COLUMNS, refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from kinesis_assets.dagster.settings.table_settings import TableSettings
 
@@ -100,8 +100,9 @@ def check_columns(settings: TableSettings, fields: Sequence[Field] | None) -> No
         raise InvalidInput(f"schema: no field can be called {RECORD}, which has the columns of the source")
     if settings.unnest is not None and fields is not None:
         _check_array(settings.unnest, fields)
-    for setting, expressions in _expressions(settings):
-        if not all(each.strip() for each in expressions):
+    for setting in ("select", "where", "delete_where"):
+        expressions = settings.select if setting == "select" else [getattr(settings, setting)]
+        if any(each is not None and not each.strip() for each in expressions):
             raise InvalidInput(f"{setting}: an expression is empty; give one, or remove it")
     scope = _Scope.of(settings, fields)
     scope.check_entries(settings.select)
@@ -129,12 +130,6 @@ def _check_array(path: str, fields: Sequence[Field]) -> None:
             )
         is_struct = field.type.startswith("STRUCT<")
         inner, found = parse_columns(field.type) if is_struct else [], f"{found}.{name}".removeprefix(".")
-
-
-def _expressions(settings: TableSettings) -> Iterator[tuple[str, Sequence[str]]]:
-    yield "select", settings.select
-    for setting in ("where", "delete_where"):
-        yield setting, [] if getattr(settings, setting) is None else [getattr(settings, setting)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""The transformations of a typed table from records to its rows, and the lineage of its columns."""
+"""The transformations of a typed table from records to its rows, and the lineage of its columns.
+
+Also those of a router, and of the typed tables that consume its rows.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from kinesis_assets.decoders.decoder import DecoderSettings
 from kinesis_assets.decoders.formats import UNCHANGED, find_format
 from kinesis_assets.decoders.json_paths import Only, Unnest
 from kinesis_assets.decoders.split import Split
+from kinesis_assets.derive.policy import ROUTE_COLUMN
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.schema import COLUMNS
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
     from kinesis_assets.dagster.settings.table_settings import Compression, TableSettings
     from kinesis_assets.decoders.decoder import Decoder
     from kinesis_assets.decoders.formats import Format
@@ -30,6 +35,11 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.data_files import RecordCounts
     from kinesis_assets.derive.derivation import CheckedRows
     from kinesis_assets.schemas.ddl import Field
+
+
+_RAW = tuple(column.name for column in COLUMNS)
+
+_OF_DATA = {"error", DOCUMENT_NUMBER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,21 +163,53 @@ def document_steps(
     return steps
 
 
-_RAW = frozenset(column.name for column in COLUMNS)
-_OF_DATA = {"error", DOCUMENT_NUMBER}
+@dataclass(frozen=True, slots=True)
+class RouterRows:
+    """The transformation of a router."""
+
+    settings: RoutesSettings
+
+    def of_router(self, new: DataFrame) -> CheckedRows:
+        """Return rows of the router from new rows of a raw table."""
+        from kinesis_assets.decoders.routing import Routing  # noqa: PLC0415  # loads Arrow
+        from kinesis_assets.derive.data_files import COMMIT_ORDER_COLUMN  # noqa: PLC0415  # as above
+        from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.derive.row_order import ORDER_COLUMN  # noqa: PLC0415  # as above
+
+        settings = self.settings
+        routing = Routing(
+            settings.route_by,
+            settings.values,
+            columns=_RAW,
+            order=ORDER_COLUMN,
+            order_as=COMMIT_ORDER_COLUMN,
+            route=ROUTE_COLUMN,
+        )
+        steps = document_steps(settings.compression, settings.split, settings.unnest)
+        return CheckedRows(routing.routed(new, *steps), "error")
+
+
+class RoutedRows(TypedRows):
+    """The transformations of a typed table that consumes rows of a router, which are documents."""
+
+    __slots__ = ()
+
+    def _decoded(self, new: DataFrame) -> DataFrame:
+        from kinesis_assets.decoders import decode  # noqa: PLC0415  # loads PySpark
+        from kinesis_assets.decoders.routing import records_of  # noqa: PLC0415  # as above
+
+        is_split = self.settings.split is not None or self.settings.unnest is not None
+        return decode(self._decoder())(records_of(new, _RAW, with_documents=is_split))
 
 
 def column_lineage(
     settings: TableSettings, fields: Sequence[Field] | None, raw: dg.AssetKey
 ) -> dg.TableColumnLineage | None:
-    """Return from which columns of the source those of a typed table are, where that is known.
+    """Return from which columns of the source those of a typed table are; None if that is known of none.
 
     Args:
         fields: The fields of the records; None if they are not known.
         raw: The key of the raw table of its stream, which is its source unless the settings name another one.
-
-    Returns:
-        The lineage; None if it is known of no column.
     """
     names = [field.name for field in fields or ()]
     sources: dict[str, str] = {}
@@ -186,8 +228,14 @@ def column_lineage(
 
 def lineage_of_errors(source: dg.AssetKey) -> dg.TableColumnLineage:
     """Return the lineage of a table of errors, below the raw table or the router with the given key."""
-    passed_on = {name: name for name in sorted(_RAW - {"stream", "batch_id", "error"})}
+    passed_on = {name: name for name in sorted({*_RAW} - {"stream", "batch_id", "error"})}
     return _lineage(passed_on | {"error": "data"}, source)
+
+
+def lineage_of_router(raw: dg.AssetKey) -> dg.TableColumnLineage:
+    """Return the lineage of a router, below the raw table with the given key."""
+    sources = {name: name for name in _RAW} | {ROUTE_COLUMN: "data"}
+    return _lineage(sources, raw)
 
 
 def _lineage(sources: Mapping[str, str], upstream: dg.AssetKey) -> dg.TableColumnLineage:

@@ -106,10 +106,7 @@ def replay_metadata(
         seconds=result.seconds,
         error=outcome.error,
         facts={"gaps filled": outcome.gaps_filled or None},
-        exact={
-            "table_version": result.version,
-            "batch_id": str(result.batch_id) if outcome.rows else None,
-        },
+        exact={"table_version": result.version, "batch_id": str(result.batch_id) if outcome.rows else None},
     )
 
 
@@ -118,18 +115,13 @@ def commit_metadata(
 ) -> dict[str, dg.MetadataValue[Any]]:
     """Return the metadata of a shard's event as far as it can be derived from a commit in the table.
 
-    Args:
-        state: The shard's state, as in the event of the run or replay that made the commit.
+    The state is that of the event of the run or replay that made the commit.
     """
     return _metadata(stream, state, stats, exact={"batch_id": str(batch_id)})
 
 
 def seek_metadata(facts: Mapping[str, Any]) -> dict[str, dg.MetadataValue[Any]]:
-    """Return the metadata of the event of a shard whose position was set.
-
-    Args:
-        facts: The facts about the change, see `facts_of_moves`.
-    """
+    """Return the metadata of the event of a shard that was moved, from what `facts_of_moves` returns."""
     people = {"direction": facts["direction"], "rows removed": facts["rows_removed"], "gap": facts["gap"]}
     return _values(people) | exact_entry({name: facts[name] for name in ("from", "to", "applied")})
 

@@ -65,10 +65,7 @@ def event_of(link: CommitLink, names: StreamNames, shard_id: str) -> dg.AssetMat
     """Build the event of a shard whose rows a commit added."""
     state = ShardState.FINISHED if shard_id in link.finished else ShardState.COMMITTED
     metadata = commit_metadata(
-        names.stream,
-        FILLED if link.filled else str(state),
-        link.added[shard_id],
-        batch_id=link.batch_id,
+        names.stream, FILLED if link.filled else str(state), link.added[shard_id], batch_id=link.batch_id
     )
     return dg.AssetMaterialization(names.raw_key, partition=shard_id, metadata=metadata)
 
@@ -304,11 +301,7 @@ def commits_without_events(
 def materializations_since(
     instance: dg.DagsterInstance, key: dg.AssetKey, since: float, partitions: Collection[str] | None = None
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield the materializations of an asset since a point in time, newest first.
-
-    Args:
-        partitions: Only these partitions; None for all events.
-    """
+    """Yield the materializations of an asset, or of some partitions, since a point in time, newest first."""
     records_filter = dg.AssetRecordsFilter(
         key,
         asset_partitions=None if partitions is None else sorted(partitions),

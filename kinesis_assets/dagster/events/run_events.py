@@ -1,15 +1,23 @@
-"""Read the materializations and observations of a run."""
+"""The events of the shards of a run: made from its result, and read back."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.dagster.events.metadata import exact_values
+from kinesis_assets.dagster.events.metadata import event_metadata, exact_values
+from kinesis_assets.errors import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.table.stored_table import TableTotals
+    from kinesis_assets.table.table import PositionedTable
+
+_log = logging.getLogger(__name__)
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run config for a run whose events are read afterwards: nothing is logged to the console."""
@@ -38,3 +46,25 @@ def events_of(
 def metadata_of_events(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
     """Return the exact values of each shard's event, in the order in which they were stored."""
     return [exact_values(event) for event in events_of(instance, run_id) if event.partition is not None]
+
+
+def shard_events(
+    key: dg.AssetKey, stream: str, result: RunResult
+) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
+    """Yield an event for each shard: a materialization, or an observation if the shard failed."""
+    for shard_id, outcome in result.outcomes.items():
+        metadata = event_metadata(stream, outcome, result)
+        if outcome.error is None:
+            yield dg.AssetMaterialization(key, partition=shard_id, metadata=metadata)
+        else:
+            reason = str(outcome.error)
+            yield dg.AssetObservation(key, partition=shard_id, description=reason, metadata=metadata)
+
+
+def totals_of_raw(table: PositionedTable) -> TableTotals | None:
+    """Return the totals of a raw table; None if it cannot be read."""
+    try:
+        return table.snapshot().totals()
+    except TableError as error:
+        _log.warning("the event does not have the rows of the table: %s", error)
+        return None

@@ -49,11 +49,7 @@ _STORAGE_KINDS = {"delta": "deltalake"}
 
 
 def kinds_of(kinds: Iterable[str] | None, format_: str) -> set[str]:
-    """Return the kinds of a table's asset.
-
-    Args:
-        kinds: The setting; None for the default.
-    """
+    """Return the kinds of a table's asset: those of the setting, or by default those of its format."""
     return {"pyspark", _STORAGE_KINDS.get(format_, format_)} if kinds is None else {*kinds}
 
 

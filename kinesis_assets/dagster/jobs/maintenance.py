@@ -15,7 +15,7 @@ from pydantic import Field
 from kinesis_assets.dagster.consumption import Consumption, derived_tables
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.events.metadata import table_metadata
-from kinesis_assets.dagster.events.shard_events import totals_of_raw
+from kinesis_assets.dagster.events.run_events import QUIET, events_of, totals_of_raw
 from kinesis_assets.dagster.jobs.single_op_job import single_op_job
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key
@@ -139,13 +139,9 @@ def _raw_steps(opened: OpenStream, run_id: str, needed: "Needed", *, dry_run: bo
 def derived_steps(
     opened: OpenStream, table: "DerivedTable", retention: "Retention | None" = None, *, dry_run: bool
 ) -> "Iterator[Step]":
-    """Perform the due steps of a derived table, by the time of its stream's service.
+    """Perform the due steps of a derived table, by the time of its stream's service, and yield each.
 
-    Args:
-        retention: How long it keeps rows; None to delete none.
-
-    Yields:
-        Each step after it is done. Raises as `derive.maintenance.maintain`.
+    Without a retention, no rows expire. Raises as `derive.maintenance.maintain`.
     """
     from kinesis_assets.derive.maintenance import maintain  # noqa: PLC0415  # as above
 
@@ -207,9 +203,6 @@ def run_maintenance(
 ) -> Iterator[dict[str, Any]]:
     """Run a stream's maintenance job in this process.
 
-    Args:
-        definitions: The definitions that contain the stream and the tables that are derived from it.
-
     Yields:
         The fields of each `Step`, with the stream's name and the key of the table's asset.
 
@@ -226,29 +219,19 @@ def run_maintenance(
             instance=instance,
             run_id=run_id,
             resources=dict(definitions.resources or {}),
-            run_config={
-                "ops": {op_key(name): {"config": {"dry_run": dry_run}}},
-                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-            },
+            run_config={"ops": {op_key(name): {"config": {"dry_run": dry_run}}}, **QUIET},
         )
     except KinesisAssetsError as error:
         failed = error
-    found = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION).records
-    for record in sorted(found, key=lambda record: record.storage_id):
-        observation = record.event_log_entry.asset_observation
-        if observation is not None:
-            steps: Any = observation.metadata[STEPS].value
-            yield from (step_row(names.stream, observation.asset_key, step) for step in steps)
+    for event in events_of(instance, run_id):
+        steps: Any = event.metadata[STEPS].value
+        yield from (step_row(names.stream, event.asset_key, step) for step in steps)
     if failed is not None:
         raise failed
 
 
 def step_row(stream: str, key: dg.AssetKey | None, step: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a `Step` as the command line prints them.
-
-    Args:
-        step: The fields of the step. Dagster sorts the keys of JSON metadata.
-    """
+    """Return the fields of a `Step` in their order, which JSON metadata of Dagster does not keep."""
     from kinesis_assets.table.maintenance.steps import Step  # noqa: PLC0415  # as above
 
     columns = {field.name: step[field.name] for field in fields(Step)}

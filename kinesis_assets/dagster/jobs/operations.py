@@ -150,11 +150,7 @@ class SeekConfig(dg.Config):
 
 
 def report_moves(context: dg.OpExecutionContext, names: StreamNames, facts: Sequence[dict[str, Any]]) -> None:
-    """Log the change of each shard, and record an observation of each to which it was applied.
-
-    Args:
-        facts: As `facts_of_moves` returns them.
-    """
+    """Log what `facts_of_moves` returns of each shard, and record an observation of each that was moved."""
     for shard in facts:
         context.log.info(", ".join(f"{key}: {value}" for key, value in shard.items()))
     report_events(

@@ -79,9 +79,7 @@ def end_dead_runs(
     """End the dead runs over derived tables only, and return what the next tick needs to know.
 
     A run that is being terminated ends as canceled, any other as failed. A run in Dagster's queue is alive.
-
-    Args:
-        tables: The paths or URIs of the derived tables, by asset key.
+    The tables are given by their paths or URIs.
     """
     found = list(_unfinished(instance, tables)) if tables else []
     uris = {uri for each in found if each.run.status in HAVE_A_PROCESS for uri in each.steps.values()}
@@ -168,10 +166,7 @@ _MAX_REASON = 500
 
 
 def failing_tables(
-    instance: dg.DagsterInstance,
-    tables: Collection[dg.AssetKey],
-    before: Mapping[str, Failing],
-    now: float,
+    instance: dg.DagsterInstance, tables: Collection[dg.AssetKey], before: Mapping[str, Failing], now: float
 ) -> dict[str, Failing]:
     """Return the failures of the derived tables whose last run failed, by asset key.
 
@@ -252,9 +247,7 @@ def retry_requests(
     """Return the request of a run for each failing table that has waited, first the one that waited longest.
 
     Each table has a run to itself, because a table whose run is killed would stop the others of its run.
-
-    Args:
-        requested: The tables that the tick requests already.
+    Those that the tick requests already are left out.
     """
     due = {
         dg.AssetKey.from_user_string(name): table

@@ -109,7 +109,8 @@ class DueShards:
             most: The maximum number of ranges to return. The ranges after them are not probed.
         """
         ranges = list(ranges)
-        overdue = self._overdue({shard_id for range_ in ranges for shard_id in range_})
+        shard_ids = {shard_id for range_ in ranges for shard_id in range_}
+        overdue = {*filter(self._is_unknown, shard_ids), *self.waited(shard_ids)}  # without a probe
         due = islice(filter(None, (self._due_part(range_, overdue) for range_ in ranges)), most)
         return list(due)
 
@@ -122,10 +123,6 @@ class DueShards:
         end = max([start, *known]) + 1
         last = self._first(range_[: end - 1 : -1])
         return range_[start : end if last is None else len(range_) - last]
-
-    def _overdue(self, shard_ids: set[str]) -> set[str]:
-        """Return the shards that are due without a probe."""
-        return set(filter(self._is_unknown, shard_ids)) | self.waited(shard_ids)
 
     def _is_unknown(self, shard_id: str) -> bool:
         """Whether a shard is not idle, as far as is known."""
@@ -223,12 +220,7 @@ RUNS_PER_TICK = 3
 
 
 def in_turn(ranges: Sequence[Sequence[str]], keys: Sequence[str], last: str | None) -> list[Sequence[str]]:
-    """Return the ranges with those after the last requested shard first.
-
-    Args:
-        keys: The newest partitions in Dagster's order.
-        last: The last shard that an earlier tick requested.
-    """
+    """Return the ranges, first those that come after the last requested shard in Dagster's order."""
     if last not in keys:
         return list(ranges)
     after = set(keys[keys.index(last) + 1 :])

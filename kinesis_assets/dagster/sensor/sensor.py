@@ -22,12 +22,7 @@ from kinesis_assets.dagster.checks.tick import check_events, derived_check_event
 from kinesis_assets.dagster.dagster_internals import locations_of_sensor, report_outside_of_runs
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, tagged_partitions
 from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs, failing_tables, retry_requests
-from kinesis_assets.dagster.sensor.due_shards import (
-    RUNS_PER_TICK,
-    DueShards,
-    in_turn,
-    run_requests,
-)
+from kinesis_assets.dagster.sensor.due_shards import RUNS_PER_TICK, DueShards, in_turn, run_requests
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor, waiting_to_be_read
 from kinesis_assets.dagster.sensor.sensor_runs import (
     DEAD,
@@ -51,7 +46,7 @@ from kinesis_assets.table.run_files.pause import read_pause
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from kinesis_assets.dagster.checked_table import CheckedTable
+    from kinesis_assets.dagster.consumption import CheckedTable
     from kinesis_assets.dagster.sensor.sensor_runs import Failing
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
@@ -345,10 +340,7 @@ def _waits(name: str, failing: Failing) -> str:
 
 
 def _discovery(names: StreamNames, shard_id: str, shard: ShardPosition) -> dg.AssetMaterialization:
-    metadata = {
-        "parents": ", ".join(shard.parents) or "none",
-        "hash range": " to ".join(shard.hash_range),
-    }
+    metadata = {"parents": ", ".join(shard.parents) or "none", "hash range": " to ".join(shard.hash_range)}
     return dg.AssetMaterialization(names.stream_key, partition=shard_id, metadata=metadata)
 
 
@@ -360,9 +352,7 @@ def newest_partitions(instance: dg.DagsterInstance, names: StreamNames, wanted: 
     """Return the partitions from the oldest wanted one or from an earlier one, in Dagster's order.
 
     Finished shards keep their partitions, so a stream that is often resharded has many that no run reads.
-
-    Args:
-        wanted: Shard ids. If one of them has no partition, all partitions are returned.
+    If a wanted shard has no partition, all partitions are returned.
     """
     name = names.partitions_name
     missing, found = set(wanted), list[str]()

@@ -1,4 +1,4 @@
-"""The cursor of a stream's sensor."""
+"""The cursor of a stream's sensor, and what those who evaluate checks outside of it read there."""
 
 from __future__ import annotations
 
@@ -93,6 +93,12 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     def encode(self) -> str:
         """Return the cursor as JSON."""
         return msgspec.json.encode(self).decode()
+
+
+def sensor_memory(instance: dg.DagsterInstance, names: StreamNames) -> Cursor:
+    """Return the newest cursor of a stream's sensor; an empty one if it has never ticked."""
+    cursors = [Cursor.parse(text) for text in sensor_cursors(instance, names.sensor) if text]
+    return max(cursors, key=lambda cursor: cursor.checks.at or 0.0, default=Cursor())
 
 
 def dead_runs(instance: dg.DagsterInstance, names: StreamNames, table: PositionedTable) -> set[str]:

@@ -22,11 +22,7 @@ import msgspec
 
 from kinesis_assets import retry
 from kinesis_assets.dagster.events.run_events import events_of
-from kinesis_assets.dagster.partition_ranges import (
-    FOLLOW_TAG,
-    continuous_run_seconds,
-    tagged_partitions,
-)
+from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_seconds, tagged_partitions
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, TableError
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
@@ -124,11 +120,16 @@ def _without_heartbeat(
     if step in STEP_PLANS:
         return RunObservation(f"{status} {step.value}", None, SECONDS_TO_PLAN)
     # The step may start late, after other steps of the run, and lasts at most as long as it can commit.
+    timeout = MAX_ATTEMPT_AGE.total_seconds() + (_duration(run) or 0.0) + stream.handover
+    return RunObservation(status, None, timeout)
+
+
+def _duration(run: dg.DagsterRun) -> float | None:
+    """Return the seconds of a continuous run; None for any other one, and for one whose tag is invalid."""
     try:
-        duration = continuous_run_seconds(run.tags) or 0.0
+        return continuous_run_seconds(run.tags)
     except InvalidInput:
-        duration = 0.0
-    return RunObservation(status, None, MAX_ATTEMPT_AGE.total_seconds() + duration + stream.handover)
+        return None  # the run fails with this error
 
 
 def _last_event_of_step(
@@ -143,10 +144,7 @@ def _last_event_of_step(
 
 
 def shards_of(
-    stream: OpenStream,
-    records: Iterable[dg.RunRecord],
-    keys: Sequence[str],
-    now: float,
+    stream: OpenStream, records: Iterable[dg.RunRecord], keys: Sequence[str], now: float
 ) -> set[str]:
     """Return the shards of unfinished runs, without runs that end as soon as the next one takes over."""
     return {
@@ -185,15 +183,8 @@ def is_derived_in_a_run(
 
 def _hands_over(record: dg.RunRecord, handover: float, now: float) -> bool:
     """Whether a continuous run is in its last seconds, in which the next one may take over."""
-    try:
-        seconds = continuous_run_seconds(record.dagster_run.tags)
-    except InvalidInput:
-        return False  # the run fails with this error
-    return (
-        seconds is not None
-        and record.start_time is not None
-        and now - record.start_time >= seconds - handover
-    )
+    seconds, start = _duration(record.dagster_run), record.start_time
+    return seconds is not None and start is not None and now - start >= seconds - handover
 
 
 def ended_runs(

@@ -17,7 +17,7 @@ from kinesis_assets.dagster.checks.results import PAUSED
 from kinesis_assets.dagster.checks.shard_checks import lags, latest_time, readable
 from kinesis_assets.dagster.events.metadata import totals_metadata
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress, find_missing_events
-from kinesis_assets.dagster.events.shard_events import totals_of_raw
+from kinesis_assets.dagster.events.run_events import totals_of_raw
 from kinesis_assets.errors import TableError
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.ingest.outcome import StreamState
@@ -188,17 +188,9 @@ def _losses(listed: ListedShards, now: float) -> tuple[datetime, Mapping[str, da
 
 
 def record_shards(
-    opened: OpenStream,
-    listed: ListedShards,
-    *,
-    waiting: Mapping[str, float],
-    now: float,
+    opened: OpenStream, listed: ListedShards, *, waiting: Mapping[str, float], now: float
 ) -> None:
-    """Record the lag of each shard that can be read, and the time to loss of each with unread records.
-
-    Args:
-        waiting: Since when shards at their tip wait to be read, see `waiting_shards`.
-    """
+    """Record the lag of each shard that can be read, and the time to loss of each with unread records."""
     time, losses = _losses(listed, now)
     found = lags(readable(listed.shards), time, waiting=waiting, idle=opened.max_idle)
     record_gauges(opened.name, found, losses, time)

@@ -35,10 +35,6 @@ def table_of(template: str, stream: str) -> str:
     return table
 
 
-def _check_table(template: str) -> None:
-    table_of(template, "stream")
-
-
 def _check_state(state: DefsStateConfigArgs) -> None:
     if state.management_type.value == "LEGACY_CODE_SERVER_SNAPSHOTS":
         raise InvalidInput(
@@ -67,7 +63,7 @@ class StreamSelection(Settings):
         description="Patterns of the names of streams that have no assets.",
         examples=[["*-test"]],
     )
-    table: Annotated[str, valid(_check_table)] = Field(
+    table: Annotated[str, valid(lambda template: table_of(template, "stream"))] = Field(
         description="Path or URI (s3://, file://) of each stream's Delta table, "
         "with {stream} for the stream's name.",
         examples=["s3://my-lake/{stream}_raw"],
@@ -89,6 +85,7 @@ class AccountSettings(SharedSettings, StreamSelection):
 
     @model_validator(mode="after")
     def _check_catalog(self) -> Self:
+        """Replace the check of `TableInFormat`, which is made of each stream: it may have its own catalog."""
         if "name" in self.catalog:
             raise InvalidInput("catalog: name: all streams would have one entry; give it in streams")
         return self

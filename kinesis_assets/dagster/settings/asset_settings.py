@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import Field, model_validator
 
-from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, Settings, Texts, map_schema, valid
+from kinesis_assets.dagster.settings.settings_base import (
+    UNIT,
+    SchemaFrom,
+    Settings,
+    Texts,
+    map_schema,
+    naming,
+    valid,
+)
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.shards import NAME
 
@@ -59,17 +67,15 @@ def policy_of(freshness: Mapping[str, Any] | None) -> dg.FreshnessPolicy | None:
 def _parsed(freshness: Mapping[str, Any] | None) -> Freshness | None:
     if freshness is None:
         return None
-    try:
+    with naming("freshness"):
         return Freshness(**freshness)
-    except InvalidInput as error:
-        raise InvalidInput(f"freshness: {error}") from None
 
 
-def _schema() -> dict[str, Any]:
-    return {"anyOf": [map_schema(Freshness), {"type": "null"}]}
-
-
-FreshnessField = Annotated[Mapping[str, Any] | None, valid(_parsed), SchemaFrom(_schema)]
+FreshnessField = Annotated[
+    Mapping[str, Any] | None,
+    valid(_parsed),
+    SchemaFrom(lambda: {"anyOf": [map_schema(Freshness), {"type": "null"}]}),
+]
 
 
 _OF_ASSET = " for asset 'AssetKey(['table'])'"
@@ -82,13 +88,11 @@ def _accepted_as(name: str) -> Callable[[Any], None]:
         import dagster as dg  # noqa: PLC0415  # the command line has the settings before it needs Dagster
 
         given: dict[str, Any] = {name: value or None}
-        reason = None
         try:
             dg.AssetSpec("table", **given)
         except Exception as error:  # noqa: BLE001  # Dagster raises errors of many classes
             reason = " ".join(str(error).replace(_OF_ASSET, "").split())
-        if reason is not None:
-            raise InvalidInput(f"{name}: {reason}")
+            raise InvalidInput(f"{name}: {reason}") from None
 
     return check
 

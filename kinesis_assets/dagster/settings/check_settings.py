@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, Field, ValidationInfo, field_validator
 
-from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, Settings, map_schema, valid
+from kinesis_assets.dagster.settings.settings_base import (
+    UNIT,
+    SchemaFrom,
+    Settings,
+    map_schema,
+    naming,
+    valid,
+)
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,6 +43,12 @@ class CheckSettings(Settings):
         return (cls.__doc__ or "").splitlines()[0]
 
 
+class WarningSettings(CheckSettings):
+    """The settings of a check whose failure is a warning, unless they say otherwise."""
+
+    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
+
+
 class NamedChecks(Settings):
     """The checks of a table by name: each field is one. None is a check that is not defined."""
 
@@ -50,10 +63,8 @@ class NamedChecks(Settings):
             return None
         if not isinstance(value, Mapping):
             raise InvalidInput(f"{name} must be off or a map of its settings, not {repr(value)[:80]}")
-        try:
+        with naming(name):
             return kind(**value)
-        except InvalidInput as error:
-            raise InvalidInput(f"{name}: {error}") from None
 
     @property
     def defined(self) -> Iterator[tuple[str, CheckSettings]]:
@@ -81,10 +92,8 @@ class NamedChecks(Settings):
     @classmethod
     def parse(cls, checks: Mapping[str, Any]) -> Self:
         """Return the checks of a map, as in YAML. A check that is not in it has its defaults."""
-        try:
+        with naming("checks"):
             return cls(**checks)
-        except InvalidInput as error:
-            raise InvalidInput(f"checks: {error}") from None
 
     def without(self, names: Iterable[str], reason: str) -> Self:
         """Return these checks without some that the table cannot have.
@@ -119,7 +128,7 @@ class NamedChecks(Settings):
         return type(cls.model_fields[name].default)
 
 
-class LagCheck(CheckSettings):
+class LagCheck(WarningSettings):
     """No shard is late: each is read up to its newest records, or up to some that are recent."""
 
     max_seconds: float = Field(
@@ -131,7 +140,6 @@ class LagCheck(CheckSettings):
         examples=[300],
         json_schema_extra={UNIT: "seconds"},
     )
-    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
 class TimeToLossCheck(CheckSettings):
@@ -158,7 +166,7 @@ class ContinuityCheck(CheckSettings):
     )
 
 
-class EveryShardReadCheck(CheckSettings):
+class EveryShardReadCheck(WarningSettings):
     """Every shard that can be read was read recently."""
 
     within_hours: float = Field(
@@ -170,10 +178,9 @@ class EveryShardReadCheck(CheckSettings):
         examples=[12],
         json_schema_extra={UNIT: "hours"},
     )
-    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
-class BadRecordsCheck(CheckSettings):
+class BadRecordsCheck(WarningSettings):
     """Few records are damaged."""
 
     max_share: float = Field(
@@ -183,7 +190,6 @@ class BadRecordsCheck(CheckSettings):
         description="Maximum share of bad records among those that runs wrote in the last 24 hours.",
         examples=[0.001],
     )
-    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
 class NoAcceptedDataLossCheck(CheckSettings):
@@ -196,7 +202,7 @@ class NoAcceptedDataLossCheck(CheckSettings):
     )
 
 
-class CompactionDebtCheck(CheckSettings):
+class CompactionDebtCheck(WarningSettings):
     """Maintenance keeps up with the small files."""
 
     max_small_files: int = Field(
@@ -206,10 +212,9 @@ class CompactionDebtCheck(CheckSettings):
         examples=[50_000],
         json_schema_extra={UNIT: "files"},
     )
-    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
-class LeaseTableCheck(CheckSettings):
+class LeaseTableCheck(WarningSettings):
     """The lease table in which runs mirror the positions is not late."""
 
     max_seconds: float = Field(
@@ -220,16 +225,13 @@ class LeaseTableCheck(CheckSettings):
         examples=[300],
         json_schema_extra={UNIT: "seconds"},
     )
-    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
-class CatalogCheck(CheckSettings):
+class CatalogCheck(WarningSettings):
     """The entry of the table in the AWS Glue Data Catalog has its columns."""
 
-    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
-
-class ConsumerCheck(CheckSettings):
+class ConsumerCheck(WarningSettings):
     """Continuous runs read by the consumer of the settings, not with GetRecords."""
 
     max_seconds: float = Field(
@@ -240,7 +242,6 @@ class ConsumerCheck(CheckSettings):
         examples=[300],
         json_schema_extra={UNIT: "seconds"},
     )
-    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
 class NoDuplicatesCheck(CheckSettings):
@@ -266,7 +267,7 @@ class Checks(NamedChecks):
 ChecksField = Annotated[Mapping[str, Any], valid(Checks.parse), SchemaFrom(Checks.map_schema)]
 
 
-class DerivedLagCheck(CheckSettings):
+class DerivedLagCheck(WarningSettings):
     """New rows of the source are consumed soon."""
 
     max_seconds: float = Field(
@@ -277,7 +278,6 @@ class DerivedLagCheck(CheckSettings):
         examples=[300],
         json_schema_extra={UNIT: "seconds"},
     )
-    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
 class DerivedContinuityCheck(CheckSettings):
@@ -298,7 +298,7 @@ class DerivedBadRecordsCheck(BadRecordsCheck):
     """Few records cannot be decoded."""
 
 
-class UnmatchedRecordsCheck(CheckSettings):
+class UnmatchedRecordsCheck(WarningSettings):
     """Few records have no route."""
 
     max_share: float = Field(
@@ -309,7 +309,6 @@ class UnmatchedRecordsCheck(CheckSettings):
         "24 hours.",
         examples=[0.5],
     )
-    severity: Severity = Field(default="WARN", description=SEVERITY, examples=["WARN"])
 
 
 class DerivedNoDuplicatesCheck(CheckSettings):

@@ -106,12 +106,7 @@ def _schema_of_routes() -> dict[str, Any]:
     names = ["match", *(name for name in entry["properties"] if name != "match")]
     properties = {name: entry["properties"][name] for name in names if name not in _NOT_OF_ROUTE}
     required = [name for name in entry["required"] if name in properties]
-    items = {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
+    items = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return {"type": "array", "items": items, "minItems": 1}
 
 

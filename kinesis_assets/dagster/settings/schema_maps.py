@@ -9,8 +9,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from kinesis_assets.dagster.settings.settings_base import SchemaFrom, Settings, map_schema, valid
-from kinesis_assets.dagster.settings.yaml_model import allow_template
+from kinesis_assets.dagster.settings.settings_base import SchemaFrom, Settings, map_schema, naming, valid
+from kinesis_assets.dagster.settings.yaml_model import map_fields
 from kinesis_assets.decoders.formats import SchemaKind, map_kind
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.role import check_role_settings
@@ -146,10 +146,8 @@ def schema_map(
     """Return the map that the setting `schema` is; None if it is none."""
     if not isinstance(schema, Mapping):
         return None
-    try:
+    with naming("schema"):
         return _SCHEMAS[map_kind(schema)](**schema)
-    except InvalidInput as error:
-        raise InvalidInput(f"schema: {error}") from None
 
 
 def registry_kind(registry: Mapping[str, Any]) -> SchemaKind:
@@ -165,37 +163,24 @@ def _check_registry(registry: Mapping[str, Any]) -> None:
         raise InvalidInput(
             f"registry: unknown setting {unknown[0][:80]}; the settings are {', '.join(names)}"
         )
-    try:
+    with naming("registry"):
         settings(**registry)
-    except InvalidInput as error:
-        raise InvalidInput(f"registry: {error}") from None
 
 
 def _map(*alternatives: type[Settings]) -> dict[str, Any]:
-    """Return the JSON schema of a map that has the fields of one of some settings.
-
-    Values may be templates. A value is left out, and not null.
-    """
-    schemas = [map_schema(settings) for settings in alternatives]
-    properties = {name: field for schema in schemas for name, field in schema["properties"].items()}
-    for field in properties.values():
-        field.pop("default", None)
-        allow_template(field)
-    found = {"type": "object", "properties": properties, "additionalProperties": False}
+    """Return the JSON schema of a map that has the fields of one of some settings."""
+    found = {"type": "object", "properties": map_fields(*alternatives), "additionalProperties": False}
+    schemas = map(map_schema, alternatives)
     required = [{"required": schema["required"]} for schema in schemas if "required" in schema]
     return found | {"anyOf": required} if required else found
 
 
-def _schema_of_schema() -> dict[str, Any]:
-    return {"anyOf": [{"type": "string"}, _map(*_SCHEMAS.values()), {"type": "null"}]}
-
-
-def _schema_of_registry() -> dict[str, Any]:
-    return _map(*_REGISTRIES.values())
-
-
 SchemaField = Annotated[
-    str | Mapping[str, str | int] | None, valid(schema_map), SchemaFrom(_schema_of_schema)
+    str | Mapping[str, str | int] | None,
+    valid(schema_map),
+    SchemaFrom(lambda: {"anyOf": [{"type": "string"}, _map(*_SCHEMAS.values()), {"type": "null"}]}),
 ]
 
-RegistryField = Annotated[Mapping[str, str], valid(_check_registry), SchemaFrom(_schema_of_registry)]
+RegistryField = Annotated[
+    Mapping[str, str], valid(_check_registry), SchemaFrom(lambda: _map(*_REGISTRIES.values()))
+]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import wraps
@@ -62,6 +63,15 @@ def valid(parse: Callable[[Any], object]) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+@contextmanager
+def naming(setting: str) -> Iterator[None]:
+    """Let the errors within a setting begin with its name."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{setting}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -187,11 +197,7 @@ _BOUNDS = {
 
 
 def reason_of(error: ValidationError, name: str | None = None) -> str:
-    """Return in one line what is wrong with some settings.
-
-    Args:
-        name: The setting, if only its value was validated.
-    """
+    """Return in one line what is wrong with some settings, or with the value of the one that is named."""
     reasons: dict[str, str] = {}
     for details in error.errors():
         setting = name or ".".join(map(str, details["loc"][:1]))  # none if several do not fit together

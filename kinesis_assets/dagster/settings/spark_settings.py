@@ -7,7 +7,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from kinesis_assets.dagster.settings.settings_base import UNIT, SchemaFrom, Settings, map_schema, valid
+from kinesis_assets.dagster.settings.settings_base import (
+    UNIT,
+    SchemaFrom,
+    Settings,
+    map_schema,
+    naming,
+    valid,
+)
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.spark.local_settings import ARCHIVES, MANAGED, PYTHON, TASKS
 
@@ -98,10 +105,8 @@ def parse(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
     kind = SERVICE_SETTINGS.get(service) if isinstance(service, str) else None
     if kind is None:
         raise InvalidInput(f"managed_spark: service must be one of {', '.join(SERVICE_SETTINGS)}")
-    try:
+    with naming("managed_spark"):
         return kind(**settings).model_dump()
-    except InvalidInput as error:
-        raise InvalidInput(f"managed_spark: {error}") from None
 
 
 def _schema() -> dict[str, Any]:

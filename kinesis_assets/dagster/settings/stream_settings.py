@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.role import AssumedRole
 
 
-def _check_endpoint_url(url: str | None) -> None:
-    ClientSettings(endpoint_url=url)
-
-
 class ConnectionSettings(Settings):
     """How to connect to Kinesis. By default the chain of the AWS SDK applies (environment, profile, role).
 
@@ -46,7 +42,7 @@ class ConnectionSettings(Settings):
         description="AWS region of the stream, as in boto3. Not needed with an ARN.",
         examples=["eu-central-1"],
     )
-    endpoint_url: Annotated[str | None, valid(_check_endpoint_url)] = Field(
+    endpoint_url: Annotated[str | None, valid(lambda url: ClientSettings(endpoint_url=url))] = Field(
         default=None,
         description="Endpoint of Kinesis, as in boto3. It must not contain a user or password.",
         examples=["http://127.0.0.1:4567"],

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -18,16 +17,9 @@ from kinesis_assets.dagster.settings.schema_maps import (
     registry_kind,
     schema_map,
 )
-from kinesis_assets.dagster.settings.settings_base import SchemaFrom, Settings, Texts, valid
+from kinesis_assets.dagster.settings.settings_base import SchemaFrom, Settings, Texts, naming, valid
 from kinesis_assets.decoders.decoder import RegisteredName
-from kinesis_assets.decoders.formats import (
-    DOTTED,
-    FORMATS,
-    SchemaKind,
-    descriptions,
-    find_format,
-    names_with,
-)
+from kinesis_assets.decoders.formats import DOTTED, FORMATS, SchemaKind, descriptions, find_format, names_with
 from kinesis_assets.decoders.json_paths import Only, parse_path
 from kinesis_assets.decoders.split import SplitMode
 from kinesis_assets.errors import InvalidInput
@@ -45,17 +37,13 @@ OnBadRecord = Literal["keep", "separate", "fail"]
 
 def _check_unnest(path: str | None) -> None:
     if path is not None:
-        with _naming("unnest"):
+        with naming("unnest"):
             parse_path(path)
 
 
 def check_compared(setting: str, values: Mapping[str, Any]) -> None:
-    """Check the values with which fields and columns of the source are compared, by their path.
-
-    Args:
-        setting: The name of the setting, with which errors begin.
-    """
-    with _naming(setting):
+    """Check the values with which fields and columns of the source are compared, by their path."""
+    with naming(setting):
         for name, wanted in Only(values).columns.items():
             column = next((each for each in COLUMNS if each.name == name), None)
             kind = _COMPARED.get(column.type) if column is not None else None
@@ -75,14 +63,6 @@ def _check_only(values: Mapping[str, Any]) -> None:
 
 _COMPARED = {"string": str, "bigint": int}
 """By the types of columns of the source that `only` can name, the types of their values."""
-
-
-@contextmanager
-def _naming(setting: str) -> Iterator[None]:
-    try:
-        yield
-    except InvalidInput as error:
-        raise InvalidInput(f"{setting}: {error}") from None
 
 
 def _schema_of_only() -> dict[str, Any]:
@@ -124,8 +104,7 @@ class NamedTable(Settings):
     """The name of a table's asset."""
 
     name: Annotated[str, asset_key("name")] = Field(
-        description="Asset key of the table.",
-        examples=["orders"],
+        description="Asset key of the table.", examples=["orders"]
     )
 
 

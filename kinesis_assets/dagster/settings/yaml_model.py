@@ -25,7 +25,7 @@ from pydantic import (
     field_validator,
 )
 
-from kinesis_assets.dagster.settings.settings_base import without_parser
+from kinesis_assets.dagster.settings.settings_base import map_schema, without_parser
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -124,6 +124,18 @@ def allow_template(schema: dict[str, Any]) -> None:
         types.append("string")
         schema["pattern"] = _TEMPLATE["pattern"]
     schema["type"] = types if len(types) > 1 else types[0]
+
+
+def map_fields(*settings: type[Settings]) -> dict[str, Any]:
+    """Return the JSON schemas of the fields of a map, which has those of some settings.
+
+    Values may be templates. A value is left out, and not null.
+    """
+    fields = {name: field for each in settings for name, field in map_schema(each)["properties"].items()}
+    for field in fields.values():
+        field.pop("default", None)
+        allow_template(field)
+    return fields
 
 
 _MARKS = ("{{", "{%", "{#")

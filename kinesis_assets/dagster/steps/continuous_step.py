@@ -4,30 +4,38 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from kinesis_assets.dagster.checks.consumer_check import ConsumerRecord
-from kinesis_assets.dagster.checks.in_run import RunChecks
-from kinesis_assets.dagster.dagster_internals import report_events
-from kinesis_assets.dagster.derived.continuous_tables import continuous_derivations, tag_of
-from kinesis_assets.dagster.events.shard_events import shard_events
+import dagster as dg
+
+from kinesis_assets.dagster.checks.in_run import DerivedRunChecks, RunChecks
+from kinesis_assets.dagster.checks.recorded_checks import ConsumerRecord
+from kinesis_assets.dagster.consumption import CheckedTable, Consumption, derived_tables
+from kinesis_assets.dagster.dagster_internals import definition_of, report_event, report_events
+from kinesis_assets.dagster.derived.derived_events import RunningTotals, metadata_after, report_missing_events
+from kinesis_assets.dagster.events.run_events import shard_events
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.steps.mirrored_leases import MirroredLeases
 from kinesis_assets.dagster.steps.run_log import RunLog
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents, TotalsReport
-from kinesis_assets.errors import DerivedTablesFailed
+from kinesis_assets.derive.continuous import ContinuousDerivations
+from kinesis_assets.errors import DerivedTablesFailed, reason_of
 from kinesis_assets.ingest.continuous_run import ContinuousRun, RunTiming
 from kinesis_assets.ingest.land import cancel_landing, land
-from kinesis_assets.spark.session import cancel_tagged, wrap_spark_errors
+from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
     from contextlib import AbstractContextManager
 
-    import dagster as dg
     from pyspark.sql import SparkSession
 
+    from kinesis_assets.dagster.events.missing_events import ComparisonProgress
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_names import StreamNames
+    from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.ingest.outcome import RunResult, RunTotals
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.ingest.run import Land
@@ -78,7 +86,7 @@ def run_continuously(
         checks.add(result)
         totals_report.add(result)
 
-    derivations = continuous_derivations(context, stream, spark)
+    derivations = _derivations(context, stream, spark)
     mirror = MirroredLeases(stream, plan.listing, context.log.warning)
 
     def note_commit() -> None:
@@ -105,7 +113,7 @@ def run_continuously(
         def give_up() -> None:
             if continuous.batch_id is not None:
                 cancel_landing(spark, continuous.batch_id)
-            cancel_tagged(spark, tag_of(context))
+            cancel_tagged(spark, _tag_of(context))
 
         graceful_stop = stream.graceful_stop = GracefulStop(
             stream.settings.stop_timeout, request_stop=request_stop, give_up=give_up
@@ -140,3 +148,64 @@ def _landing(
         warn=context.log.warning,
         note=record.note,
     )
+
+
+def _derivations(
+    context: dg.AssetExecutionContext, stream: OpenStream, spark: SparkSession
+) -> ContinuousDerivations:
+    """Return the derivations of a stream's derived tables that a run includes.
+
+    Each commit is reported as a materialization of the table's asset, and each new error as an observation.
+    The checks of the table are reported after commits. The jobs have the tag `_tag_of` of the run.
+    """
+    tables = _tables_of(context, stream.names)
+    unreported = set(tables)  # tables with commits that may have no event
+    progress: dict[dg.AssetKey, ComparisonProgress] = {}
+    totals = {key: RunningTotals(each.open_table(stream)) for key, each in tables.items()}
+    checks: dict[dg.AssetKey, DerivedRunChecks] = {}
+    for key, each in tables.items():
+        table = CheckedTable.of(key, each, definition_of(context, each.upstream), stream)
+        checks[key] = DerivedRunChecks(context.get_step_execution_context(), table, stream)
+
+    def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
+        if key in unreported:
+            progress[key] = report_missing_events(context, stream, key, consumption.open_table(stream))
+            unreported.discard(key)
+        with tagged(spark, _tag_of(context)):
+            for commit in consumption.commits(context, key, spark):
+                unreported.add(key)
+                yield commit  # the caller reports it before it continues
+                if progress[key].through == commit.commit_id:  # no other run has committed before it
+                    unreported.discard(key)
+
+    def report(name: str, commit: DerivedCommit) -> None:
+        key = dg.AssetKey.from_user_string(name)
+        metadata, after = metadata_after(progress[key], [commit], totals[key].after(commit))
+        report_event(context, dg.AssetMaterialization(key, metadata=metadata))
+        progress[key] = after
+        checks[key].report()
+
+    def report_failure(name: str, error: Exception) -> None:
+        context.log.error("%s could not consume its source, and tries again: %s", name, reason_of(error))
+        key = dg.AssetKey.from_user_string(name)
+        facts = {"error": str(error), "error class": type(error).__name__}
+        report_event(context, dg.AssetObservation(key, description=str(error), metadata=facts))
+
+    return ContinuousDerivations(
+        {key.to_user_string(): partial(commits, key, each) for key, each in tables.items()},
+        report=report,
+        report_failure=report_failure,
+    )
+
+
+def _tables_of(context: dg.AssetExecutionContext, stream: StreamNames) -> dict[dg.AssetKey, Consumption]:
+    """Return the derived tables of a stream that a run includes, each one after its source."""
+    selected = {key: definition_of(context, key) for key in context.run.asset_selection or ()}
+    tables = derived_tables(selected, stream)
+    order = TopologicalSorter({key: [each.upstream] for key, each in tables.items()}).static_order()
+    return {key: tables[key] for key in order if key in tables}
+
+
+def _tag_of(context: dg.AssetExecutionContext) -> str:
+    """Return the tag of the Spark jobs of a run's derived tables."""
+    return f"kinesis-derived-{context.run.run_id}"

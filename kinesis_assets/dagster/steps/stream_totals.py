@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.checks.remembered import sensor_memory
 from kinesis_assets.dagster.checks.shard_checks import latest_time
 from kinesis_assets.dagster.events.metadata import totals_metadata
+from kinesis_assets.dagster.sensor.sensor_cursor import sensor_memory
 from kinesis_assets.errors import ShardThrottled, TableError
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.ingest.outcome import RunTotals, StreamState

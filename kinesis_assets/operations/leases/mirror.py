@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from kinesis_assets.errors import KinesisAssetsError, LeasesRefused, LeaseTableFailed, reason_of
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.metrics import LEASE_TABLE_LAG, STREAM, measure
-from kinesis_assets.operations.leases.lease import changed, lease_of, leases_of, mirrored, write_lease
+from kinesis_assets.operations.leases.lease import leases_of, mirrored, write_lease
 from kinesis_assets.operations.leases.starts import mismatch
 from kinesis_assets.table.run_files.states import MirrorState, read_mirror_state, write_mirror_state
 

@@ -20,8 +20,14 @@ from uuid import uuid4
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kinesis_assets.errors import RoleNotAssumed, StoreUnsuitable, TableNotWritable, TableUnreachable, reason_of, without_secrets
-from kinesis_assets.kinesis.role_credentials import credentials_of
+from kinesis_assets.errors import (
+    RoleNotAssumed,
+    StoreUnsuitable,
+    TableNotWritable,
+    TableUnreachable,
+    reason_of,
+    without_secrets,
+)
 from kinesis_assets.kinesis.sdk import sdk_session
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.store.storage import write_new

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos.derived.kill import killed
-from kinesis_assets.dagster.derived.routed_rows import RoutedRows
+from kinesis_assets.dagster.derived.typed_rows import RoutedRows
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable

@@ -9,8 +9,7 @@ import pytest
 import yaml
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 
-from kinesis_assets.dagster.derived.routed_rows import RoutedRows, RouterRows
-from kinesis_assets.dagster.derived.typed_rows import TypedRows
+from kinesis_assets.dagster.derived.typed_rows import RoutedRows, RouterRows, TypedRows
 from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders.proposal import propose

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_assets.dagster.derived.routed_rows import RoutedRows
+from kinesis_assets.dagster.derived.typed_rows import RoutedRows
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.rebuild import rebuild

@@ -14,9 +14,8 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table
-from kinesis_assets.dagster.checked_table import checked_tables
 from kinesis_assets.dagster.checks.derived_evaluation import DerivedState
-from kinesis_assets.dagster.consumption import consumption_of
+from kinesis_assets.dagster.consumption import checked_tables, consumption_of
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.errors import TableUnreachable
 from support.iceberg.fault_proxy import FaultProxy

@@ -54,8 +54,9 @@ FOLLOWED = {
         "stop that, and run": "integration/dagster/test_derived_checks.py::"
         "test_keys_that_are_there_twice_are_found_by_a_scan",
     },
-    "dagster/checks/mirror_check.py": {
-        "run a shard": f"{_CHECKS}test_mirror_check.py::test_a_late_mirror_turns_the_check_red_without_a_run",
+    "dagster/checks/recorded_checks.py": {
+        "run a shard": f"{_CHECKS}test_recorded_checks.py::"
+        "test_a_late_mirror_turns_the_check_red_without_a_run",
     },
     "dagster/checks/shard_checks.py": {
         "See whether runs fail, or read too little": f"{_CHECKS}test_tick.py::"
@@ -73,11 +74,11 @@ FOLLOWED = {
         "See whether the maintenance job runs": f"{_CHECKS}test_advice.py::"
         "test_maintenance_merges_small_files",
     },
-    "dagster/jobs/redrive.py": {
+    "dagster/jobs/derived_jobs.py": {
         "start it and the tables below it again": "integration/derive/test_routes.py::"
         "test_a_router_and_the_tables_below_it_start_again_by_a_rebuild_of_each",
     },
-    "dagster/setting_effects.py": {
+    "dagster/effective_settings.py": {
         "lets a replay add them again": "docs/test_maintenance.py::"
         "test_the_documented_command_lowers_the_retention_floor",
         "moves them": "docs/test_positions.py::test_the_commands_run",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from uuid import uuid4
 
 import dagster as dg
@@ -12,17 +11,19 @@ import pytest
 
 from benchmarks.servers.bucket import create_bucket
 from kinesis_assets import build_kinesis_stream, derived_table
-from kinesis_assets.dagster.catalog_entries import CatalogEntries
-from kinesis_assets.dagster.catalog_status import entries_without_asset, entry_findings, registered_tables
-from kinesis_assets.dagster.checked_table import CheckedTable
+from kinesis_assets.dagster.catalog_entries import (
+    CatalogEntries,
+    entries_without_asset,
+    entry_findings,
+    registered_tables,
+)
 from kinesis_assets.dagster.checks.tick import derived_check_events
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.metrics import CATALOG_LAG
 from kinesis_assets.table.run_files.states import read_catalog_state, write_catalog_state
 from support.catalog_tables import Database
+from support.checked_tables import changed, checked_table
 from support.fixtures.metrics import Measurements
 from support.plain_derived import PlainDerived
 from support.shard_ids import A
@@ -66,16 +67,8 @@ class Ticks:
         """Create a table with an entry of its name."""
         uri = f"{self.lake}/{name}"
         table = PlainDerived(uri, source=self.source.id)
-        self.checked[name] = CheckedTable(
-            dg.AssetKey(name),
-            StreamNames("clicks"),
-            uri,
-            self.source.table.uri,
-            OnDeleted.FAIL,
-            (),
-            ONLY_CATALOG,
-            catalog={"database": self.database.name, **catalog},
-        )
+        entry = {"database": self.database.name, **catalog}
+        self.checked[name] = checked_table(name, uri, self.source.table.uri, ONLY_CATALOG, catalog=entry)
         return table
 
     def tick(self):
@@ -124,7 +117,7 @@ def test_of_eight_tables_six_are_registered_and_two_say_why_they_are_not(ticks):
 
     ticks.tick()
     assert ticks.observed == {}  # they are tried again later
-    ticks.checked["orders_5"] = replace(ticks.checked["orders_5"], catalog={"database": ticks.database.name})
+    ticks.checked["orders_5"] = changed(ticks.checked["orders_5"], catalog={"database": ticks.database.name})
     ticks.tick()
     assert ticks.reasons["orders_5"] is None
     assert ticks.database.columns("orders_5") == COLUMNS

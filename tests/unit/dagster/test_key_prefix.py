@@ -10,8 +10,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
-from kinesis_assets.dagster.checked_table import checked_tables
-from kinesis_assets.dagster.consumption import derived_tables
+from kinesis_assets.dagster.consumption import checked_tables, derived_tables
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import newest_partitions
 from kinesis_assets.dagster.stream_names import StreamNames

@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import new_rows
-from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.checks.derived_evaluation import (
     DerivedEvaluation,
     DerivedProgress,
@@ -18,7 +17,6 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
 )
 from kinesis_assets.dagster.checks.table_checks import FILES_EVERY
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, RecordCounts
@@ -26,6 +24,7 @@ from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.commit_ids import new_id, time_of_id
+from support.checked_tables import changed, checked_table
 from support.mentions import assert_mentions
 from support.plain_derived import PlainDerived
 from support.shifted_clock import ShiftedClock
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_assets.dagster.checks.results import CheckResult
+    from kinesis_assets.dagster.consumption import CheckedTable
 
 pytestmark = pytest.mark.slow
 
@@ -58,15 +58,8 @@ class Pair:
         self.progress = DerivedProgress()
 
     def table(self, **checks: Any) -> CheckedTable:
-        return CheckedTable(
-            key=dg.AssetKey("derived"),
-            stream=StreamNames("clicks"),
-            uri=self.derived.table.uri,
-            source=self.source.table.uri,
-            on_deleted=OnDeleted.FAIL,
-            unique=(),
-            checks=DerivedChecks.parse(checks),
-        )
+        parsed = DerivedChecks.parse(checks)
+        return checked_table("derived", self.derived.table.uri, self.source.table.uri, parsed)
 
     @property
     def newest(self) -> float:
@@ -112,7 +105,7 @@ def test_a_table_of_errors_that_has_consumed_its_source_passes(pair, tmp_path):
     errors = PlainDerived(tmp_path / "errors", source=pair.source.id, partitioned=False)
     errors.append((1, 0, "a"), cursor=position)
     uri, source = errors.table.uri, f"{typed.uri}/{ERRORS_FOLDER}"
-    results = pair.results_of(replace(pair.table(), uri=uri, source=source, partition_by=()))
+    results = pair.results_of(changed(pair.table(), uri=uri, source=source, partition_by=()))
     assert {name: result.passed for name, result in results.items()} == dict.fromkeys(ALWAYS, True)
 
 
@@ -137,13 +130,13 @@ def test_a_clock_that_is_behind_hides_no_lag(pair):
 
 
 def test_a_table_that_does_not_exist_yet_is_late(pair, tmp_path):
-    table = replace(pair.table(), uri=str(tmp_path / "new"))
+    table = changed(pair.table(), uri=str(tmp_path / "new"))
     results = pair.results_of(table, 100_000)
     assert {name: result.passed for name, result in results.items()} == {"lag": False, "continuity": True}
 
 
 def test_a_table_whose_source_does_not_exist_yet_is_not_late(pair, tmp_path):
-    table = replace(pair.table(), uri=str(tmp_path / "new"), source=str(tmp_path / "other"))
+    table = changed(pair.table(), uri=str(tmp_path / "new"), source=str(tmp_path / "other"))
     results = pair.results_of(table, 100_000)
     assert {name: result.passed for name, result in results.items()} == {"lag": True, "continuity": True}
 
@@ -168,7 +161,7 @@ def test_a_table_that_was_restored_breaks_the_continuity(pair):
 
 def test_another_source_breaks_the_continuity(pair, tmp_path):
     other = PlainDerived(tmp_path / "other")
-    results = pair.results_of(replace(pair.table(), source=other.table.uri))
+    results = pair.results_of(changed(pair.table(), source=other.table.uri))
     assert_mentions(broken(results), pair.source.id, other.id)
 
 
@@ -182,7 +175,7 @@ def test_another_owner_breaks_the_continuity(pair):
         definition=Definition(owner="derived", kind=Kind.APPEND),
     )
     assert pair.results()["continuity"].passed
-    renamed = pair.results_of(replace(pair.table(), key=dg.AssetKey("renamed")))
+    renamed = pair.results_of(changed(pair.table(), key=dg.AssetKey("renamed")))
     assert_mentions(broken(renamed), "derived", "renamed", "--take-over")
 
 
@@ -191,12 +184,12 @@ def test_rows_without_a_position_break_the_continuity(pair, tmp_path):
     write_deltalake(tmp_path / "copy", original.to_pyarrow_table())
     properties = original.metadata().configuration
     DeltaTable(tmp_path / "copy").alter.set_table_properties(properties, raise_if_not_exists=False)
-    results = pair.results_of(replace(pair.table(), uri=str(tmp_path / "copy")))
+    results = pair.results_of(changed(pair.table(), uri=str(tmp_path / "copy")))
     assert "kinesis-assets rebuild" in broken(results)
 
 
 def test_a_source_that_is_gone_breaks_the_continuity(pair, tmp_path):
-    results = pair.results_of(replace(pair.table(), source=str(tmp_path / "gone")))
+    results = pair.results_of(changed(pair.table(), source=str(tmp_path / "gone")))
     assert str(tmp_path / "gone") in broken(results)
 
 
@@ -219,7 +212,7 @@ def test_rows_that_were_deleted_break_the_continuity_if_runs_fail_because_of_the
     cursor = new_rows(bench.table.uri).cursor
     derived = PlainDerived(tmp_path / "of_raw", source=cursor.source)
     derived.append((1, 0, "a"), cursor=cursor, consumed=1)
-    table = replace(pair.table(), uri=derived.table.uri, source=bench.table.uri, on_deleted=on_deleted)
+    table = changed(pair.table(), uri=derived.table.uri, source=bench.table.uri, on_deleted=on_deleted)
     assert pair.results_of(table)["continuity"].passed
     bench.seek("TRIM_HORIZON")
     assert pair.results_of(table)["continuity"].passed is passed

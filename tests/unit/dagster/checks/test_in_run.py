@@ -10,15 +10,14 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.checked_table import CheckedTable
-from kinesis_assets.dagster.checks import remembered
 from kinesis_assets.dagster.checks.in_run import DerivedRunChecks, RunChecks
 from kinesis_assets.dagster.checks.results import INTERVAL, Reports, RunReports
-from kinesis_assets.dagster.settings.check_settings import Checks, DerivedChecks
+from kinesis_assets.dagster.sensor import sensor_cursor
+from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.errors import ReadFailed, ShardThrottled, TableUnreachable
 from kinesis_assets.ingest.outcome import ShardOutcome, ShardState
+from support.checked_tables import checked_table
 from support.mentions import assert_mentions
 from support.run_results import reading_facts
 from support.shard_ids import A, B
@@ -43,10 +42,7 @@ def test_checks_that_cannot_be_reported_do_not_fail_the_run(caplog):
 
 def test_checks_of_a_derived_table_that_cannot_be_reported_do_not_fail_the_run(caplog):
     step = SimpleNamespace(instance=_Unreachable(), run_id="run")
-    checks = DerivedChecks()
-    table = CheckedTable(
-        dg.AssetKey("orders"), StreamNames("clicks"), "orders", "clicks", OnDeleted.FAIL, (), checks
-    )
+    table = checked_table("orders", "orders", "clicks")
     with caplog.at_level(logging.WARNING):
         DerivedRunChecks(step, table, opened=None).report()
     assert_mentions(caplog.text, "table orders: ", "checks", "the database does not respond")
@@ -155,7 +151,7 @@ class _Late:
 @pytest.fixture
 def late(daemon, source, monkeypatch):
     # An instance in memory does not store the states of sensors.
-    monkeypatch.setattr(remembered, "sensor_cursors", lambda *_: [daemon.cursor])
+    monkeypatch.setattr(sensor_cursor, "sensor_cursors", lambda *_: [daemon.cursor])
     return _Late(daemon, source)
 
 

@@ -10,6 +10,7 @@ from kinesis_assets.dagster.checks.shard_checks import (
     check_every_shard_read,
     check_lag,
     check_time_to_loss,
+    lags,
     latest_time,
     readable,
     unread_shards,
@@ -40,7 +41,7 @@ def at_tip(ago, **rest):
 
 
 def lag(shards, waiting=None):
-    return check_lag(LAG, shards, NOW, waiting=waiting or {}, idle=HOUR)
+    return check_lag(LAG, lags(shards, NOW, waiting=waiting or {}, idle=HOUR))
 
 
 def shards_in(result):

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
-from kinesis_assets.dagster.checked_table import CheckedTable, checked_tables
 from kinesis_assets.dagster.checks.tick import derived_check_events
+from kinesis_assets.dagster.consumption import checked_tables
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
-from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.derived_table import DeltaDerived
-from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.table.format import DerivedIn
+from support.checked_tables import changed, checked_table
 from support.mentions import assert_mentions
 from support.plain_derived import PlainDerived
 
@@ -48,17 +45,7 @@ class Ticks:
         self.source.append((1, 0, "a"))
         self.orders = PlainDerived(folder / "orders", source=self.source.id)
         self.orders.consume_all(self.source)
-        self.tables = [
-            CheckedTable(
-                KEY,
-                StreamNames("clicks"),
-                self.orders.table.uri,
-                self.source.table.uri,
-                OnDeleted.FAIL,
-                (),
-                DerivedChecks(),
-            )
-        ]
+        self.tables = [checked_table("orders", self.orders.table.uri, self.source.table.uri)]
         self.remembered = {}
         self.later = 0.0
 
@@ -73,7 +60,7 @@ class Ticks:
         return {f"{event.asset_key.to_user_string()}:{event.check_name}": event.passed for event in events}
 
     def add(self, name: str, uri: str) -> None:
-        self.tables.append(replace(self.tables[0], key=dg.AssetKey(name), uri=uri))
+        self.tables.append(changed(self.tables[0], key=dg.AssetKey(name), uri=uri))
 
 
 @pytest.fixture
@@ -115,7 +102,7 @@ def test_a_source_is_opened_once_a_tick_for_all_tables_that_consume_it(ticks, tm
         return DerivedIn(of)
 
     ticks.add("copies", str(tmp_path / "orders"))
-    ticks.tables = [replace(each, source_format=source_format()) for each in ticks.tables]
+    ticks.tables = [changed(each, source_format=source_format()) for each in ticks.tables]
     ticks.tick()
     assert opened == [ticks.source.table.uri]
 
@@ -131,7 +118,7 @@ def test_a_lag_turns_the_check_red_and_consumption_turns_it_green(ticks):
 
 @pytest.mark.parametrize("invalid", ["uri", "source"])
 def test_a_table_that_cannot_be_read_does_not_stop_the_others(ticks, caplog, invalid):
-    broken = replace(ticks.tables[0], key=dg.AssetKey("broken"), **{invalid: "ftp://nowhere"})
+    broken = changed(ticks.tables[0], key=dg.AssetKey("broken"), **{invalid: "ftp://nowhere"})
     ticks.tables.insert(0, broken)
     with caplog.at_level(logging.WARNING):
         assert ticks.tick() == GREEN
@@ -141,7 +128,7 @@ def test_a_table_that_cannot_be_read_does_not_stop_the_others(ticks, caplog, inv
 @pytest.mark.parametrize("invalid", ["uri", "source"])
 def test_a_table_that_cannot_be_read_for_long_turns_the_lag_red_with_the_reason(ticks, invalid):
     ticks.tick()
-    ticks.tables = [replace(ticks.tables[0], **{invalid: "ftp://nowhere"})]
+    ticks.tables = [changed(ticks.tables[0], **{invalid: "ftp://nowhere"})]
     found = []
     for ticks.later in (800, 1000):
         found.append(ticks.tick())
@@ -154,7 +141,7 @@ def test_a_table_that_cannot_be_read_for_long_turns_the_lag_red_with_the_reason(
 
 def test_a_table_that_can_be_read_again_turns_the_lag_green(ticks):
     readable = ticks.tables
-    ticks.tables = [replace(readable[0], uri="ftp://nowhere")]
+    ticks.tables = [changed(readable[0], uri="ftp://nowhere")]
     ticks.tick()
     ticks.later = 1000
     assert ticks.tick() == {"orders:lag": False}

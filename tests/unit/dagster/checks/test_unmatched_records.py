@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.checks.derived_evaluation import DerivedEvaluation, DerivedProgress, DerivedState
 from kinesis_assets.dagster.consumption import derived_metadata
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.data_files import RecordCounts
-from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.table.commit_ids import time_of_id
+from support.checked_tables import checked_table
 from support.plain_derived import PlainDerived
 from support.plain_router import PlainRouter
 
@@ -25,16 +22,8 @@ def results(tmp_path):
     source = PlainDerived(tmp_path / "source")
 
     def results(table, progress=None, *, is_router=True, **checks):
-        checked = CheckedTable(
-            key=dg.AssetKey("events"),
-            stream=StreamNames("clicks"),
-            uri=table.uri,
-            source=source.table.uri,
-            on_deleted=OnDeleted.FAIL,
-            unique=(),
-            checks=DerivedChecks.parse(checks),
-            is_router=is_router,
-        )
+        parsed = DerivedChecks.parse(checks)
+        checked = checked_table("events", table.uri, source.table.uri, parsed, is_router=is_router)
         state = DerivedState.of(checked)
         now = time_of_id(state.newest.commit_id)
         evaluation = DerivedEvaluation(checked, state, progress or DerivedProgress(), now)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
 import msgspec
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import new_rows
-from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.checks.derived_evaluation import (
     DerivedEvaluation,
     DerivedProgress,
     DerivedState,
 )
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.commit import commit
 from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.cursor import Cursor
@@ -29,6 +25,7 @@ from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.maintenance.retention import expire
+from support.checked_tables import changed, checked_table
 from support.plain_derived import PlainDerived
 from support.table_folder import folder_of
 
@@ -77,18 +74,11 @@ class Table:
 
     def red(self, on_deleted: OnDeleted) -> set[str]:
         """Return the checks that are red."""
-        table = CheckedTable(
-            key=dg.AssetKey("derived"),
-            stream=StreamNames("clicks"),
-            uri=self.derived.table.uri,
-            source=self.bench.table.uri,
-            on_deleted=on_deleted,
-            unique=(),
-            checks=DerivedChecks.parse(CHECKS),
-            partition_by=("part",),
+        table = checked_table(
+            "derived", self.derived.table.uri, self.bench.table.uri, DerivedChecks.parse(CHECKS)
         )
+        table = changed(table, on_deleted=on_deleted, **self.changes)
         now = time_of_id(self.bench.positions.commit_id) + self.seconds
-        table = replace(table, **self.changes)
         evaluation = DerivedEvaluation(table, DerivedState.of(table), self.progress, now)
         self.progress = evaluation.progress
         return {result.name for result in evaluation.results if not result.passed}

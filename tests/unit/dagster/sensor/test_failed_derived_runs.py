@@ -15,15 +15,13 @@ from dagster._utils.error import SerializableErrorInfo
 from msgspec import structs
 
 from kinesis_assets import derived_table
-from kinesis_assets.dagster.checked_table import CheckedTable
 from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.due_shards import RUNS_PER_TICK
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_runs import WAITS
-from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause
+from support.checked_tables import checked_table
 from support.daemon import NOON, PARTITION, Daemon, Status, origin_of
 from support.mentions import assert_mentions
 from support.shard_ids import A
@@ -364,8 +362,8 @@ def test_a_table_whose_run_failed_turns_the_continuity_red_with_the_reason(deplo
     source.put(A, 3)
     daemon = deployment.daemon
     daemon.commit([A], by=None)
-    names, raw = daemon.project.names, daemon.opened.table.uri
-    daemon.checked = [CheckedTable(FIRST, names, f"{raw}_0", raw, OnDeleted.FAIL, (), DerivedChecks())]
+    raw = daemon.opened.table.uri
+    daemon.checked = [checked_table(FIRST.to_user_string(), f"{raw}_0", raw)]
     deployment.now = time.time()
 
     def continuity():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kinesis_assets.operations.replay.outcome import ReplayState
-from kinesis_assets.table.delta import rewrites
+from kinesis_assets.table.delta import log
 from kinesis_assets.table.delta.log import read_entry
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.replays import A, fill_then, ingest_and_lose, states
@@ -84,7 +84,7 @@ def test_a_replay_does_not_read_log_entries_that_concurrent_runs_have_checked(be
         for item in range(5, 9):
             bench.put(item)
             bench.run()
-        monkeypatch.setattr(rewrites, "read_entry", recording)
+        monkeypatch.setattr(log, "read_entry", recording)
 
     bench.replay(fill=fill_then(runs))
 

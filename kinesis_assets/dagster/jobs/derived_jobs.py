@@ -1,4 +1,4 @@
-"""The job that decodes the bad records of a derived table again."""
+"""The jobs that start a derived table again, and that decode its bad records again."""
 
 # Dagster reads the types of an op's arguments, so annotations must not be strings.
 from collections.abc import Mapping
@@ -18,6 +18,99 @@ from kinesis_assets.errors import InvalidInput
 if TYPE_CHECKING:
     from kinesis_assets.derive.commit_entry import DerivedCommit
 
+_UNKNOWN = "it is not recorded how many rows it has consumed"
+
+
+class RebuildConfig(dg.Config):
+    """The table to start again."""
+
+    asset: str = Field(description="Asset key of a derived table of the stream.")
+    take_over: bool = Field(
+        default=False,
+        description="Only make the asset the owner of the table, because it was renamed. No row is changed.",
+    )
+    apply: bool = Field(default=False, description="Apply the change. Without it, only report the plan.")
+
+
+def rebuild_asset(
+    opened: OpenStream,
+    assets: Mapping[dg.AssetKey, dg.AssetsDefinition],
+    asset: str,
+    *,
+    by: str,
+    take_over: bool,
+    apply: bool,
+) -> dict[str, Any]:
+    """Start the derived table of an asset again, or make the asset its owner.
+
+    Raises:
+        InvalidInput: The stream has no such derived table, or the code location does not have its source.
+    """
+    from kinesis_assets.derive import rebuild  # noqa: PLC0415  # definitions open no table
+    from kinesis_assets.derive.source_tables import open_source  # noqa: PLC0415
+
+    key, consumption, derivation = table_of(assets, opened, asset)
+    table = consumption.open_table(opened)
+    if take_over:
+        result = rebuild.take_over(table, derivation.definition, by=by, apply=apply)
+    else:
+        source = open_source(derivation.source, opened.role, derivation.source_format)
+        result = rebuild.rebuild(
+            table, source, derivation.definition, derivation.partition_by, by=by, apply=apply
+        )
+    tables = derived_tables(assets).items()
+    below = sorted(other.to_user_string() for other, each in tables if each.upstream == key)
+    recorded = result.recorded
+    return {
+        "asset": asset,
+        "table": table.uri,
+        "was": None if recorded is None else f"{recorded.owner or 'no asset'}: {recorded}",
+        "becomes": f"{asset}: {derivation.definition}",
+        "rows_deleted": 0 if take_over else result.rows,
+        "lost_rows": result.lost,
+        "below": [] if take_over else below,
+        "reason": result.unreadable or (_UNKNOWN if result.lost is None else None),
+        "applied": result.commit is not None,
+    }
+
+
+def build_rebuild_job(
+    names: StreamNames, assets: Mapping[dg.AssetKey, dg.AssetsDefinition] | None = None
+) -> dg.JobDefinition:
+    """Build the job that starts a derived table of a stream again.
+
+    The run's log and its output metadata report what it deletes. If it is applied, an observation of the
+    table's asset does too.
+
+    Args:
+        assets: The assets of the code location. By default those of the one that runs the job.
+    """
+
+    @single_op_job(
+        names,
+        names.rebuild_job,
+        f"Starts a derived table of {names.stream} again: deletes its rows, so that its next run derives all "
+        "rows of its source again. Without apply it only reports the plan.",
+    )
+    def job(context: dg.OpExecutionContext, config: RebuildConfig) -> None:
+        facts = rebuild_asset(
+            open_stream(context.resources, names),
+            assets_of_location(context) if assets is None else assets,
+            config.asset,
+            by=context.run_id,
+            take_over=config.take_over,
+            apply=config.apply,
+        )
+        context.log.info(", ".join(f"{key}: {value}" for key, value in facts.items()))
+        if config.apply:
+            key = dg.AssetKey.from_user_string(config.asset)
+            context.log_event(dg.AssetObservation(key, metadata=facts_metadata(facts)))
+        else:
+            context.log.info("Nothing was changed. Set apply to apply the change.")
+        context.add_output_metadata(facts_metadata(facts))
+
+    return job
+
 
 class RedriveConfig(dg.Config):
     """The table whose bad records are decoded again."""
@@ -27,12 +120,7 @@ class RedriveConfig(dg.Config):
 
 
 def redrive_asset(
-    opened: OpenStream,
-    assets: Mapping[dg.AssetKey, dg.AssetsDefinition],
-    asset: str,
-    *,
-    by: str,
-    apply: bool,
+    opened: OpenStream, assets: Mapping[dg.AssetKey, dg.AssetsDefinition], asset: str, *, by: str, apply: bool
 ) -> "tuple[dict[str, Any], DerivedCommit | None]":
     """Decode the bad records of the table of an asset again.
 
@@ -105,13 +193,7 @@ def build_redrive_job(
 
         opened = open_stream(context.resources, names)
         known = assets_of_location(context) if assets is None else assets
-        facts, commit = redrive_asset(
-            opened,
-            known,
-            config.asset,
-            by=context.run_id,
-            apply=config.apply,
-        )
+        facts, commit = redrive_asset(opened, known, config.asset, by=context.run_id, apply=config.apply)
         context.log.info(", ".join(f"{key}: {value}" for key, value in facts.items()))
         if commit is not None:
             key = dg.AssetKey.from_user_string(config.asset)
