@@ -64,12 +64,13 @@ everything: $(ARCHIVE)
 	@echo "Chaos, deployment, documentation, contract and integration tests"
 	@$(MEMORY) $(PROCESSES) $(MOST_TESTS) $(CHAOS) $(DEPLOYMENTS) $(INTEGRATION)
 
-# What `make test-all` leaves out because of the time that it takes.
+# What `make test-all` leaves out because of the time that it takes, see CONTRIBUTING.md.
 thorough: $(ARCHIVE)
-	@echo "Thorough tests: more points at which processes are killed, other consumers, all benchmarks with little data"
+	@echo "Thorough tests: more points at which processes are killed, other consumers, more of Iceberg, all benchmarks with little data"
 	@$(MEMORY) $(PROCESSES) -m thorough $(CHAOS) $(DEPLOYMENTS) $(INTEGRATION)
 	@$(MEMORY) FORMAT=iceberg $(PROCESSES) -m thorough tests/chaos tests/integration
-	@$(MEMORY) FORMAT=iceberg $(PROCESSES) $(patsubst %,tests/integration/derive/test_%.py,redrive rollup)
+	@$(MEMORY) FORMAT=iceberg $(PROCESSES) $(MOST_TESTS) $(COMPUTED)
+	@$(MEMORY) FORMAT=s3tables $(PROCESSES) tests/chaos/faults/test_crash_matrix.py
 
 deployments: $(ARCHIVE)
 	@echo "Tests of deployments, clusters and the documentation"
@@ -136,18 +137,25 @@ OF_DERIVED := test_killed_operations.py \
 	test_crash_matrix.py::test_a_commit_whose_response_is_lost_is_made_once \
 	test_histories.py::test_each_row_is_consumed_exactly_once_in_any_history[1]
 
+# The tests of derived tables that depend on their format: of commits, upserts, and sources that lost rows or have them again.
+STORED := $(patsubst %,tests/integration/derive/test_%.py,append routes rows_added_again separate_errors upsert) \
+	tests/integration/dagster/test_derived_tables.py
+
+# What is computed before it is stored: `make thorough` runs these over Iceberg tables.
+COMPUTED := $(patsubst %,tests/integration/derive/test_%.py,redrive rollup typed_tables) \
+	$(patsubst %,tests/integration/dagster/test_%.py,derived_checks typed_tables)
+
 # What all formats of tables have in common, on raw and derived Iceberg tables: lines of the contract, runs and operations that
-# are killed at any point, races, and a few random histories.
+# are killed at any point, races, and a few random histories. Over the stub of Amazon S3 Tables, a run is killed around the
+# requests to the service: other points do not depend on it.
 iceberg: $(READY)
 	@echo "Contract and chaos tests on Iceberg tables"
 	@$(MEMORY) FORMAT=iceberg $(BIN)/pytest -q -n 2 --dist loadfile $(MOST_TESTS) -k '$(ONE_KILL) or crash_matrix' $(patsubst %,tests/contract/test_%.py,atomic \
 		exactly_once_downstream exactly_once_in_continuous_runs graceful_stop isolation_of_failures one_winner replay) \
 		$(patsubst %,tests/chaos/faults/test_%.py,crash_matrix crash_matrix_of_continuous_runs fencing \
 		killed_operations paused_runs) tests/chaos/property/test_histories.py tests/chaos/test_races.py \
-		$(addprefix tests/chaos/derived/,$(OF_DERIVED)) \
-		tests/integration/derive $(patsubst %,--ignore tests/integration/derive/test_%.py,redrive rollup) tests/unit/derive \
-		$(patsubst %,tests/integration/dagster/test_%.py,derived_checks derived_tables typed_tables)
-	@$(MEMORY) FORMAT=s3tables $(BIN)/pytest -q -n 2 -k 'commit or passes' tests/chaos/faults/test_crash_matrix.py
+		$(addprefix tests/chaos/derived/,$(OF_DERIVED)) $(STORED) tests/unit/derive
+	@$(MEMORY) FORMAT=s3tables $(BIN)/pytest -q -n 2 -k 'create or request or passes' tests/chaos/faults/test_crash_matrix.py
 
 MINUTES ?= 2
 

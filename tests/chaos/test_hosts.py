@@ -159,6 +159,7 @@ def test_of_the_drivers_on_a_shard_one_commits_each_round(pipeline: Pipeline, dr
         pipeline.assert_rows_equal_positions()
 
 
+@pytest.mark.thorough
 def test_a_host_that_was_cut_off_before_its_commit_adds_no_row_of_the_other(
     pipeline: Pipeline, drivers: Drivers, hosts: dict[str, Host]
 ) -> None:

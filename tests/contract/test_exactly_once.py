@@ -33,7 +33,6 @@ def test_the_run_after_a_killed_run_leaves_each_record_exactly_once(
     pipeline.assert_exactly_once()
 
 
-@pytest.mark.any_spark
 def test_a_run_without_new_records_adds_nothing(pipeline: Pipeline) -> None:
     pipeline.create(2)
     pipeline.put_many(300)

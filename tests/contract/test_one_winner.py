@@ -61,7 +61,6 @@ def test_of_two_processes_on_one_shard_one_commits_and_the_other_reports_a_confl
         pipeline.assert_exactly_once()
 
 
-@pytest.mark.any_spark
 def test_a_conflict_on_one_of_64_shards_leaves_the_other_63_committed(
     pipeline: Pipeline, overtake: Callable[..., None]
 ) -> None:
@@ -76,7 +75,6 @@ def test_a_conflict_on_one_of_64_shards_leaves_the_other_63_committed(
     pipeline.assert_exactly_once()
 
 
-@pytest.mark.any_spark
 def test_a_child_adds_nothing_if_another_run_commits_its_parent_first(
     pipeline: Pipeline, overtake: Callable[..., None]
 ) -> None:

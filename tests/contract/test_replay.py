@@ -16,7 +16,7 @@ from support.formats import delete
 if TYPE_CHECKING:
     from support.pipeline import Pipeline
 
-pytestmark = [pytest.mark.any_spark, pytest.mark.any_format]
+pytestmark = pytest.mark.any_format
 
 
 def positions_file(pipeline: Pipeline) -> bytes:
@@ -35,6 +35,7 @@ def delete_every(pipeline: Pipeline, step: int) -> int:
     return len(numbers)
 
 
+@pytest.mark.any_spark
 def test_a_replay_adds_missing_rows_without_duplicates_and_moves_no_position(pipeline: Pipeline) -> None:
     pipeline.create(2)
     pipeline.put_many(400)
@@ -58,6 +59,7 @@ def test_a_replay_adds_nothing_beyond_the_positions(pipeline: Pipeline) -> None:
     pipeline.assert_rows_equal_positions()
 
 
+@pytest.mark.any_spark
 def test_two_replays_and_a_run_at_once_add_no_duplicate(pipeline: Pipeline) -> None:
     pipeline.create(2)
     pipeline.put_many(400)

@@ -118,7 +118,6 @@ def test_the_daemon_turns_checks_red_and_green_without_a_run(opened, daemon, pro
         faults.fail("ListShards", status=400, code="AccessDeniedException")  # each tick fails
         wait_until(lambda: not results()["lag"], daemon, failure=log)
         faults.clear()
-        wait_until(lambda: all(results().values()), daemon, failure=log)
         forge_a_break(opened)
         wait_until(lambda: not results()["continuity"], daemon, failure=log)
         finished = [run for run in instance.get_runs() if run.status is not dg.DagsterRunStatus.QUEUED]

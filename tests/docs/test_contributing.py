@@ -65,6 +65,7 @@ def accepts(port):
     return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", CLUSTERS)
 def test_a_spark_cluster_prints_options_and_ends_at_ctrl_c(shell, kind):
     printed = started(shell, "spark_cluster", kind)

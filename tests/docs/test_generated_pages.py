@@ -19,6 +19,7 @@ from kinesis_assets.dagster.settings.settings_base import Settings
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.thorough  # `.ci/run` generates them too, and fails if they differ
 @pytest.mark.parametrize(
     ("script", "page"),
     [

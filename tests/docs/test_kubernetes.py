@@ -10,8 +10,9 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 import yaml
 
 from benchmarks.servers.spark_cluster import SPARK_HOME
@@ -22,9 +23,6 @@ from kinesis_assets.spark.session import prepare
 from support.clean_environment import clean_environment
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.kubernetes_executor import LOOPBACK, Driver, executor_variables, imported_from
-
-if TYPE_CHECKING:
-    import pytest
 
 PROJECT = Path(__file__).parents[2]
 PAGE = (PROJECT / "docs" / "kubernetes.md").read_text()
@@ -157,6 +155,7 @@ def test_the_component_accepts_the_settings_and_uses_the_interpreter_of_the_imag
     assert "SPARK_LOCAL_IP" not in os.environ
 
 
+@pytest.mark.thorough
 def test_an_executor_starts_by_its_entry_point_and_spark_replaces_the_variables(tmp_path: Path) -> None:
     with Driver(tmp_path / "driver", Path(sys.executable)) as driver:
         assert driver.address["url"].startswith(f"spark://CoarseGrainedScheduler@{LOOPBACK}:")

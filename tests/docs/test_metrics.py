@@ -193,6 +193,7 @@ def test_the_code_location_and_its_runs_export_what_the_page_says(
     assert_sent_as_configured(environment, receiver)
 
 
+@pytest.mark.thorough
 def test_a_receiver_that_fails_fails_no_run(
     deployment: Deployment, receiver: OtlpReceiver, source: Source
 ) -> None:

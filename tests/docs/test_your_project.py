@@ -76,6 +76,7 @@ def test_the_commands_of_the_page_take_their_options() -> None:
 
 
 @pytest.mark.usefixtures("clicks")
+@pytest.mark.thorough
 def test_the_data_source_reads_the_stream_in_a_kernel_whose_environment_is_not_on_the_path(
     kernel: NotebookKernel,
 ) -> None:

@@ -39,7 +39,6 @@ COMMANDS = [command for language, _, text in BLOCKS for command in commands(lang
 START_UI, SHOW_REVENUE = COMMANDS[-2:]
 ENVIRONMENT = [command for command in COMMANDS if command.startswith(("source ", "export "))]
 FURTHER = (
-    "kinesis-assets run --stream orders",
     "kinesis-assets doctor --stream orders",
     "dg launch --assets revenue_by_day",
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
 SPARK_CONFIG = {
-    "spark.master": "local[2,4]",
+    "spark.master": "local[2,2]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -23,6 +23,8 @@ from kinesis_assets.table.store.storage import files_in
 from support.formats import FORMAT, compact
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame
 
     from chaos.derived.events import EventBench
@@ -31,6 +33,12 @@ pytestmark = pytest.mark.any_format
 
 WIDTH = 0 if FORMAT == "delta" else 2
 """The version of the columns that `with_note` returns. A growth of a Delta table has tests of its own."""
+
+
+def most(steps: Iterable[str]) -> list[Any]:
+    """Return steps, of which those after which only data files are left are thorough."""
+    only_files = {"write files", "verify file"}
+    return [pytest.param(each, marks=pytest.mark.thorough if each in only_files else ()) for each in steps]
 
 
 def with_note(rows: DataFrame) -> DataFrame:
@@ -147,7 +155,7 @@ def test_a_killed_step_of_the_history_is_repeated_exactly_once(events: EventBenc
     assert_whole(events)
 
 
-@pytest.mark.parametrize("step", COMMIT)
+@pytest.mark.parametrize("step", most(COMMIT))
 def test_a_killed_upsert_is_repeated_exactly_once(events: EventBench, step: str) -> None:
     events.land(1, 2)
     events.newest.run()
@@ -163,7 +171,7 @@ def backwards(rows: DataFrame) -> DataFrame:
     return decode(rows).withColumn("at", -F.col("number"))
 
 
-@pytest.mark.parametrize("step", REMEMBERING)
+@pytest.mark.parametrize("step", most(REMEMBERING))
 def test_a_killed_run_that_remembers_deletions_is_repeated_exactly_once(
     events: EventBench, step: str
 ) -> None:
@@ -198,7 +206,7 @@ def test_a_killed_rebuild_is_repeated_exactly_once(events: EventBench, step: str
     assert_whole(events)
 
 
-@pytest.mark.parametrize("step", COMMIT)
+@pytest.mark.parametrize("step", most(COMMIT))
 def test_a_killed_roll_up_is_repeated_exactly_once(events: EventBench, step: str) -> None:
     events.land(1, 2)
     events.newest.run()

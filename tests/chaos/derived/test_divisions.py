@@ -46,7 +46,7 @@ pytestmark = pytest.mark.any_format
 HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "1"))
 STEPS_OF_A_HISTORY = 8
 
-MOST = {"lines", "Debezium"}
+MOST = {"Debezium"}
 """The shapes that `make test-all` tests."""
 
 DIVISIONS = {"in any steps": 1, "in one step": MAX_BYTES, "a commit a step": 1, "rebuilt": MAX_BYTES}

@@ -40,7 +40,7 @@ def tables(events: EventBench) -> tuple[list[int], list[tuple[int, str]]]:
     ("step", "nth"),
     [
         pytest.param("write redriven rows", 1, marks=pytest.mark.thorough),
-        ("write redriven rows", 3),
+        pytest.param("write redriven rows", 3, marks=pytest.mark.thorough),
         pytest.param("write entry", 1, marks=pytest.mark.thorough),
         ("commit request", 1),
     ],
@@ -55,7 +55,7 @@ def test_a_killed_redrive_is_repeated_exactly_once(corrected: EventBench, step: 
     assert (corrected.redrive().commit, corrected.errors.run()) == (None, [])
 
 
-@pytest.mark.parametrize("step", ["write entry", "commit request"])
+@pytest.mark.parametrize("step", [pytest.param("write entry", marks=pytest.mark.thorough), "commit request"])
 def test_a_killed_step_of_the_table_of_errors_is_repeated_exactly_once(
     corrected: EventBench, step: str
 ) -> None:

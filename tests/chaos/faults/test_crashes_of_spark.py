@@ -59,6 +59,7 @@ def assert_next_run_recovers(bench: FaultBench) -> None:
     bench.assert_exactly_once()
 
 
+@pytest.mark.thorough
 def test_each_point_is_passed_by_the_expected_process(on_spark: FaultBench) -> None:
     done = run_of(on_spark, Fault(""))
     assert done.code == 0, done.err

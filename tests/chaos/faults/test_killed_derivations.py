@@ -71,6 +71,7 @@ def test_workers_that_die_at_every_attempt_commit_nothing(bench: FaultBench, der
 
 
 @pytest.mark.delta
+@pytest.mark.thorough
 def test_a_growth_whose_driver_was_killed_between_its_steps_is_continued(
     bench: FaultBench, derived: DerivedBench
 ) -> None:

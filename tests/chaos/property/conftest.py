@@ -36,7 +36,7 @@ _any = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("short", _any, max_examples=75 if FORMAT == "delta" else 30, derandomize=True)
+settings.register_profile("short", _any, max_examples=40 if FORMAT == "delta" else 20, derandomize=True)
 settings.register_profile("long", _any, max_examples=10_000)
 
 

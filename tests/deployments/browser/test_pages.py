@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 import dagster as dg
+import pytest
 from deltalake import DeltaTable
 from playwright.sync_api import expect
 
@@ -110,6 +111,7 @@ def test_terminate_commits_what_was_read_and_cancels_the_run(pages, shop):
     assert shop.materialized_rows(run) == {SHARD: len(landed) - len(before)}
 
 
+@pytest.mark.thorough
 def test_the_error_card_of_a_run_that_is_terminated_before_it_reads_says_so(pages, shop):
     before, latest = shop.landed(), shop.latest_run()
     shop.faults.before("ListShards", shop.terminate_latest_run, times=1)

@@ -17,6 +17,8 @@ from support.orders_deployment import EIGHT_SHARDS, RAW
 from support.raw_checks import CHECKS
 from support.stream_names import stream_key
 
+pytestmark = pytest.mark.thorough
+
 FAILING = [EIGHT_SHARDS[2], EIGHT_SHARDS[5]]
 VIEW = {"width": 1400, "height": 1400}
 COMMAND = "kinesis-assets resume --stream orders"

@@ -51,6 +51,7 @@ def test_a_run_replaces_its_token_and_stops_its_session(
     assert service.refused == []
 
 
+@pytest.mark.thorough
 def test_a_run_without_records_stops_its_session(service, python_with_packages, run, kinesis, stream):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     code, _, errors = run(managed_spark=SETTINGS, python_executable=python_with_packages)

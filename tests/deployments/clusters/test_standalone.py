@@ -44,6 +44,7 @@ def landed(kinesis, settings, stream, table):
     Bench(kinesis, settings, stream, table).run()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("landed")
 def test_a_derivation_on_executors_without_the_packages_is_refused(cluster, derive, tmp_path):
     code, errors = derive(spark_config=cluster.config)

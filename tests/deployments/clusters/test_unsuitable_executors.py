@@ -66,6 +66,7 @@ def test_another_version_of_python_is_named(refused, executable, tmp_path):
     assert_mentions(error, "3.99", "Set python_executable", f"Python {PYTHON_VERSION}")
 
 
+@pytest.mark.thorough
 def test_an_executor_without_credentials_is_named(refused, executable, python_with_packages):
     error = refused(python_executable=executable(f"AWS_ACCESS_KEY_ID= exec {python_with_packages}"))
     assert_mentions(error, "credentials", "docs/permissions.md")

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.metrics import LAG, ROWS, SHARD, STREAM, TIME_TO_LOSS
 from support.pipeline import SPARK_CONFIG
@@ -42,6 +44,7 @@ with dg.DagsterInstance.ephemeral() as instance:
 """
 
 
+@pytest.mark.thorough
 def test_a_run_exports_its_metrics_before_it_ends(source, settings, tmp_path):
     source.create(2)
     source.put(FIRST, 3)

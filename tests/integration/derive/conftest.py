@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def derived(spark: SparkSession, compiled: None, bench: Bench, tmp_path: Path) -> DerivedBench:
+def derived(spark: SparkSession, bench: Bench, tmp_path: Path) -> DerivedBench:
     """The orders of the bench's stream, appended to a derived table that does not exist yet."""
-    del compiled
     bench.create()
     derivation = Derivation(bench.table.uri, orders, source_format=source_format(bench.table))
     return DerivedBench(spark, derived_at(str(tmp_path / "orders")), derivation)

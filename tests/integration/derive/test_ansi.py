@@ -8,6 +8,8 @@ from kinesis_assets.spark.session import start_session
 from support.derived import order
 from support.pipeline import SPARK_CONFIG
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 @pytest.mark.parametrize(
     ("expression", "reason"),

@@ -205,6 +205,7 @@ def test_an_upsert_is_planned_again_after_another_writer_added_its_key(bench, de
     assert derived.values("id", "amount") == [(1, 5.0)]
 
 
+@pytest.mark.thorough
 def test_an_upsert_is_planned_again_a_bounded_number_of_times(bench, derived, monkeypatch):
     derived.derivation = replace(derived.derivation, mode=BY_ID)
     land(bench, order(1))

@@ -85,6 +85,7 @@ def test_rows_in_partitions_of_any_text_are_replaced(bench, derived):
     assert derived.values("text", "amount") == sorted(((text, 3.0) for text in HARD_TEXTS), key=repr)
 
 
+@pytest.mark.thorough
 def test_a_key_of_partition_columns_alone_is_found(bench, derived):
     upsert_by(derived, "id", partition_by=("id",))
     for amount in (1.0, 2.0):
@@ -92,6 +93,7 @@ def test_a_key_of_partition_columns_alone_is_found(bench, derived):
     assert derived.values("id", "amount") == [(1, 2.0), (2, 2.0)]
 
 
+@pytest.mark.thorough
 def test_a_key_that_moves_to_another_partition_is_replaced(bench, derived):
     upsert_by(derived, "id", partition_by=("day",))
     for day in ("2026-01-01", "2026-01-02"):

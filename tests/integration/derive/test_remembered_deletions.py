@@ -79,6 +79,7 @@ def test_a_row_that_is_older_than_a_deletion_does_not_insert_its_key_again(consu
     assert consume(event(1, 4, 12)) == [(2, 21)]
 
 
+@pytest.mark.thorough
 def test_a_row_that_is_newer_or_equal_inserts_a_deleted_key_again(consume):
     consume(gone(1, 5), gone(2, 5), gone(3, None))
     assert consume(event(1, 6, 10), event(2, 5, 20), event(3, None, 30)) == [(1, 10), (2, 20), (3, 30)]
@@ -107,6 +108,7 @@ def test_a_deletion_of_a_key_that_the_table_never_had_is_remembered(consume, rem
     assert consume(event(1, 4, 10)) == []
 
 
+@pytest.mark.thorough
 def test_the_newest_of_several_deletions_decides(consume, remembering):
     consume(gone(1, 5), gone(1, 3))
     consume(gone(1, 4), gone(2, 1))
@@ -122,6 +124,7 @@ def test_a_deletion_that_is_older_than_the_row_of_the_table_changes_nothing(cons
     assert deletions(remembering) == []
 
 
+@pytest.mark.thorough
 def test_within_a_step_a_deletion_is_remembered_too(consume):
     assert consume(gone(1, 5), event(1, 4, 10), event(2, 1, 20), gone(2, 1), event(2, 1, 21)) == [(2, 21)]
 
@@ -182,6 +185,7 @@ def test_a_table_whose_order_was_lost_remembers_deletions_by_all_columns(consume
     assert consume(event(1, 5, 3)) == [(1, 3)]
 
 
+@pytest.mark.thorough
 def test_values_that_a_row_does_not_know_are_those_of_the_row_that_it_replaces(consume, remembering):
     remembering.derivation = replace(remembering.derivation, transform=decode)
     unknown = {"_unchanged": ["w"]}
@@ -208,6 +212,7 @@ def jobs_of(spark, table: DerivedBench, **changes: object) -> int:
         return jobs()
 
 
+@pytest.mark.thorough
 def test_only_what_is_remembered_or_unknown_takes_spark_jobs(spark, bench, consume, remembering):
     consume(event(1, 1, 10), event(2, 1, 20))
     jobs = []
@@ -238,6 +243,7 @@ def in_order(events, *, remembers):
     return sorted(((id_, v, w) for id_, (_, is_gone, v, w) in rows.items() if not is_gone), key=repr)
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     "mode",
     [REMEMBERING, pytest.param(FORGETTING, marks=pytest.mark.thorough)],

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.any_format
 
 
+LINES = {"split": "lines", "compression": "gzip"}
+
+
 @pytest.fixture
 def routed(bench, derived, tmp_path):
     return lambda **settings: Routed(bench, derived, tmp_path, settings)
@@ -48,11 +51,14 @@ def events(commit: int) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("steps", [MAX_BYTES, 1], ids=["in one step", "in many"])
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"split": "lines", "compression": "gzip"}],
-    ids=["records", "lines in gzip"],
+    ("settings", "steps"),
+    [
+        pytest.param({}, MAX_BYTES, id="records in one step", marks=pytest.mark.thorough),
+        pytest.param({}, 1, id="records in many", marks=pytest.mark.thorough),
+        pytest.param(LINES, MAX_BYTES, id="lines in gzip in one step", marks=pytest.mark.thorough),
+        pytest.param(LINES, 1, id="lines in gzip in many"),
+    ],
 )
 def test_an_upsert_below_a_router_has_the_rows_of_one_below_the_raw_table(routed, settings, steps):
     tables = routed(**settings)
@@ -167,6 +173,7 @@ def test_compaction_of_the_router_changes_nothing_for_its_tables(routed):
     assert rows_of(orders) == rows_of(direct)
 
 
+@pytest.mark.thorough
 def test_a_bad_record_of_a_route_is_redriven_from_its_router(spark, routed):
     tables = routed()
     router, users = tables.router(), tables.of_route(1)

@@ -129,6 +129,7 @@ def compared(values):
     return tuple(floats)
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     "partition_by",
     [pytest.param((), marks=pytest.mark.thorough), ("text", "day")],

@@ -15,6 +15,9 @@ from kinesis_assets.errors import InvalidInput
 from support.derived import order
 from support.typed_tables import BAD, KEEPING, REASON
 
+BY_ID = {"key": ("id",), "order_by": ("amount",)}
+DOUBLED = ["*", "2 * amount AS double"]
+
 AVRO = {
     "type": "record",
     "name": "Order",
@@ -108,7 +111,9 @@ def test_such_a_field_is_accepted_under_another_name_or_if_errors_are_separate(t
     assert typed.values("problem") == ["none", "none"]
 
 
-@pytest.mark.parametrize("key", [{}, {"key": ("id",), "order_by": ("amount",)}], ids=["append", "upsert"])
+@pytest.mark.parametrize(
+    "key", [{}, pytest.param(BY_ID, marks=pytest.mark.thorough)], ids=["append", "upsert"]
+)
 def test_a_commit_counts_the_records_that_could_not_be_decoded(typed, key):
     (first,) = typed.consume(order(1), BAD, BAD, **key)
     (second,) = typed.consume(order(1), BAD, **key)
@@ -133,8 +138,15 @@ def test_separate_errors_are_in_a_table_with_a_cursor_of_its_own(typed):
     assert (newest.rows, newest.bad_records) == (3, 3)
 
 
-@pytest.mark.parametrize("key", [{}, {"key": ("id",), "order_by": ("amount",)}], ids=["append", "upsert"])
-@pytest.mark.parametrize("select", [[], ["*", "2 * amount AS double"]], ids=["fields", "expressions"])
+@pytest.mark.parametrize(
+    ("select", "key"),
+    [
+        pytest.param([], {}, id="fields, append"),
+        pytest.param([], BY_ID, id="fields, upsert", marks=pytest.mark.thorough),
+        pytest.param(DOUBLED, {}, id="expressions, append", marks=pytest.mark.thorough),
+        pytest.param(DOUBLED, BY_ID, id="expressions, upsert"),
+    ],
+)
 def test_a_commit_counts_the_records_that_are_in_the_table_of_errors(typed, key, select):
     separate = {"on_bad_record": "separate", "select": select} | key
     (first,) = typed.consume(order(1), BAD, BAD, **separate)
@@ -161,7 +173,12 @@ def test_a_field_with_the_name_of_the_mark_is_refused(typed):
         typed.consume(order(1), schema="__ERROR STRING", on_bad_record="separate")
 
 
-@pytest.mark.parametrize("key", [{}, {"key": ("line",), "order_by": ("id",)}], ids=["append", "upsert"])
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(
+    "key",
+    [{}, pytest.param({"key": ("line",), "order_by": ("id",)}, marks=pytest.mark.thorough)],
+    ids=["append", "upsert"],
+)
 @pytest.mark.parametrize(
     ("generator", "lines"),
     [

@@ -122,7 +122,14 @@ EXPRESSIONS = {"select": ["*", "amount * 2 AS twice", "shard_id"], "where": "amo
 
 @pytest.mark.parametrize(
     ("on_bad_record", "expressions"),
-    [("keep", {}), ("keep", EXPRESSIONS), ("separate", {}), ("separate", EXPRESSIONS), ("fail", EXPRESSIONS)],
+    [
+        ("keep", {}),
+        ("separate", EXPRESSIONS),
+        *(
+            pytest.param(*each, marks=pytest.mark.thorough)
+            for each in (("keep", EXPRESSIONS), ("separate", {}), ("fail", EXPRESSIONS))
+        ),
+    ],
 )
 def test_of_rows_that_are_equal_in_order_by_the_later_one_stays(typed, on_bad_record, expressions):
     versions = [order(id_, 1.0, at=at) for at in (5, 7, 6) for id_ in range(40)]

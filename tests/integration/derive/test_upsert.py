@@ -42,11 +42,12 @@ def test_of_the_new_rows_the_newest_of_each_key_stays(bench, upserted):
     assert upserted.values("id", "amount") == [(1, 3.0), (2, 1.0)]
 
 
-def test_a_newer_row_replaces_the_one_in_the_table(bench, upserted):
-    consume(bench, upserted, order(1, 1.0), order(2, 1.0))
-    (commit,) = consume(bench, upserted, order(1, 2.0))
-    assert upserted.values("id", "amount") == [(1, 2.0), (2, 1.0)]
-    assert (commit.rows, commit.deleted) == (1, 1)
+@pytest.mark.usefixtures("compiled")
+def test_a_newer_or_equal_row_replaces_the_one_in_the_table(bench, upserted):
+    consume(bench, upserted, order(1, 1.0), order(2, 1.0), order(3, 1.0, item="first"))
+    (commit,) = consume(bench, upserted, order(1, 2.0), order(3, 1.0, item="second"))
+    assert upserted.values("id", "amount", "item") == [(1, 2.0, None), (2, 1.0, None), (3, 1.0, "second")]
+    assert (commit.rows, commit.deleted) == (2, 2)
 
 
 def test_an_older_row_replaces_none(bench, upserted):
@@ -55,12 +56,6 @@ def test_an_older_row_replaces_none(bench, upserted):
     (commit,) = consume(bench, upserted, order(1, 1.0))
     assert (commit.rows, upserted.values("id", "amount")) == (0, [(1, 2.0)])
     assert files_of(upserted) == files
-
-
-def test_of_equal_rows_the_later_one_stays(bench, upserted):
-    consume(bench, upserted, order(1, 1.0, item="first"))
-    consume(bench, upserted, order(1, 1.0, item="second"))
-    assert upserted.values("item") == ["second"]
 
 
 def test_rows_without_a_key_are_all_kept(bench, upserted):
@@ -73,8 +68,10 @@ def test_only_files_with_one_of_the_keys_are_rewritten(bench, upserted):
     consume(bench, upserted, order(1, 1.0))
     (untouched,) = files_of(upserted)
     consume(bench, upserted, order(2, 1.0))
+    (rewritten,) = {*files_of(upserted)} - {untouched}
     consume(bench, upserted, order(2, 2.0))
     assert untouched in files_of(upserted)
+    assert rewritten not in files_of(upserted)
 
 
 def test_rows_that_are_copied_keep_their_batch_id(bench, upserted):

@@ -20,6 +20,9 @@ WITHOUT_ARGUMENTS = {"DescribeAccountSettings", "DescribeLimits"}
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize(
+    "emulator", [pytest.param("kinesalite", marks=pytest.mark.thorough), "kinesis-local"], indirect=True
+)
 def test_emulator_differs_only_where_it_may(mismatches_of, emulator, scenario):
     allowed = ALLOWED[emulator.name]
     found = [mismatch for mismatch in mismatches_of(emulator, scenario) if not allowed.covers(mismatch)]

@@ -100,6 +100,9 @@ def records(table: Path) -> list[Record]:
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    "emulator", ["kinesalite", pytest.param("kinesis-local", marks=pytest.mark.thorough)], indirect=True
+)
 def test_every_acknowledged_record_is_in_the_table_once_and_parents_are_finished(
     stream: str, tmp_path: Path, emulator_endpoint: str
 ) -> None:

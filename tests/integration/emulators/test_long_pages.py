@@ -49,6 +49,7 @@ def halved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return numbers
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("emulator", ["kinesalite"], indirect=True)
 def test_pages_of_72_mb_are_halved_until_they_fit(
     emulator: Service, stream: str, table: PositionedTable, halved: list[int]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.formats import derived_in, iceberg_of
 from support.iceberg.foreign import SparkMaintenance
 from support.iceberg.partitioned import ROWS, Partitioned
 
 
+@pytest.mark.thorough
 def test_spark_finds_rows_by_partition_columns_and_may_write_the_files_again(
     rest_catalog, iceberg_spark, tmp_path
 ):

@@ -124,6 +124,7 @@ def tables(spark, bench, sqlite_catalog, iceberg_spark, tmp_path):
     return Tables(bench, spark, sqlite_catalog, iceberg_spark, tmp_path)
 
 
+@pytest.mark.thorough
 def test_upserts_and_roll_ups_follow_each_procedure_of_spark(tables):
     assert tables.spark.rewrite_data_files() >= 2
     tables.spark_on_counts.rewrite_data_files()

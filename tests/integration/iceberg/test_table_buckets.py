@@ -159,6 +159,7 @@ def newest(bench, catalog, lake, table_bucket, spark_in_lake):
     return DerivedBench(spark_in_lake, table, derivation)
 
 
+@pytest.mark.thorough
 def test_a_derived_table_in_the_bucket_survives_maintenance_by_the_service(
     bench, catalog, table_bucket, lake, newest
 ):

@@ -49,6 +49,7 @@ def land(bench: Bench, *items: bytes) -> None:
     bench.run()
 
 
+@pytest.mark.thorough
 def test_rows_are_upserted_from_a_table_in_a_bucket_into_another(bench: Bench, newest: DerivedBench) -> None:
     for items in ([order(1, 1.0), order(2, 1.0)], [order(1, 2.0), order(3, 1.0)]):
         land(bench, *items)
@@ -86,6 +87,7 @@ def test_a_derived_table_continues_after_its_maintenance(
     assert revenue.values("item", "revenue") == [("a", 4.0)]
 
 
+@pytest.mark.thorough
 def test_a_derived_table_is_rebuilt_after_a_seek(bench: Bench, newest: DerivedBench) -> None:
     land(bench, order(1), order(2))
     newest.run()

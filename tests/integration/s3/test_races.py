@@ -68,6 +68,7 @@ def test_of_puts_at_the_same_time_the_store_accepts_one(lake: str) -> None:
             assert client.get_object(Bucket=bucket, Key=key)["Body"].read() == winner
 
 
+@pytest.mark.thorough
 def test_of_processes_on_one_shard_one_commits_each_round(lake: str, racers: ProcessPoolExecutor) -> None:
     table = PositionedTable(f"{lake}/raw")
     freeze_all(table, shards("a"))
@@ -94,7 +95,9 @@ def test_one_of_the_processes_creates_the_table(lake: str, racers: ProcessPoolEx
     assert sorted(operations) == ["CREATE TABLE", "WRITE"]
 
 
-@pytest.mark.parametrize("replacing", [False, True], ids=["append", "upsert"])
+@pytest.mark.parametrize(
+    "replacing", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["append", "upsert"]
+)
 def test_of_derivations_at_once_one_consumes_each_step(
     lake: str, racers: ProcessPoolExecutor, *, replacing: bool
 ) -> None:

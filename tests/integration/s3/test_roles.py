@@ -218,7 +218,11 @@ def derived_twice(spark: SparkSession, bench: Bench, mode: Upsert | Rollup | Non
     assert bool(commit.deleted) is (mode is not None)
 
 
-@pytest.mark.parametrize("assumes_role", [True, False], ids=["role", "static credentials"])
+@pytest.mark.parametrize(
+    "assumes_role",
+    [True, pytest.param(False, marks=pytest.mark.thorough)],
+    ids=["role", "static credentials"],
+)
 @pytest.mark.parametrize(
     "execute", [replay_in_spark, scan_in_spark, append_in_spark, upsert_in_spark, roll_up_in_spark]
 )

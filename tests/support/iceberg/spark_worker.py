@@ -13,6 +13,9 @@ from pyspark.sql import SparkSession
 
 from support.iceberg.plain_values import plain
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java options of a process that executes a few statements, as in `kinesis_assets.spark.local_settings`."""
+
 
 def main() -> None:
     """Answer requests: the name and the properties of a catalog, and a statement.
@@ -22,6 +25,7 @@ def main() -> None:
     first = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.extraClassPath", ":".join(sys.argv[1:]))
+        .config("spark.driver.extraJavaOptions", QUICK_JAVA)
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config("spark.sql.shuffle.partitions", "1")  # the default, 200, is slow for a few rows
         .config("spark.sql.codegen.wholeStage", "false")  # to compile a query takes longer than to execute it

@@ -15,6 +15,7 @@ connector = next(path for path in class_path.split(":") if "spark-sql-kinesis" i
 spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.jars", connector)
+    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     .config("spark.ui.enabled", "false")
     .getOrCreate()
 )

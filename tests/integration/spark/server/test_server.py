@@ -83,6 +83,7 @@ def test_a_server_whose_java_was_killed_is_restarted_under_the_same_url(supervis
 
 
 @needs_proc
+@pytest.mark.thorough
 def test_a_server_whose_java_hangs_is_restarted_under_the_same_url(supervised):
     hanging = {supervised.server.pid, supervised.java}
     os.kill(supervised.java, signal.SIGSTOP)
@@ -169,6 +170,7 @@ pyspark_internals.connect_port = pyspark_internals.java_process = lambda spark: 
 """
 
 
+@pytest.mark.thorough
 def test_a_server_without_pysparks_private_names_responds_on_a_free_port_and_ends_whole(
     environment, tmp_path, monkeypatch, marker
 ):

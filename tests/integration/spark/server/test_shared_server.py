@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 
 from benchmarks.harness.waiting import SECONDS, wait_until
+from benchmarks.servers.spark_cluster import QUICK_START
 from integration.spark.server.processes import processes_with, result_of
 from integration.spark.server.sockets import assert_authenticates, outside, process_tree
 from kinesis_assets.errors import LandingFailed
@@ -42,7 +43,8 @@ def server(environment, tmp_path_factory):
     """The server of all tests, on a machine with a configuration of Spark."""
     del environment
     folder = tmp_path_factory.mktemp("server")
-    (folder / "spark-defaults.conf").write_text(f"{JAVA_OPTIONS} {SITE_OPTION}\n")
+    # Options of the site replace those of the package, without which Java would take minutes.
+    (folder / "spark-defaults.conf").write_text(f"{JAVA_OPTIONS} {SITE_OPTION} {QUICK_START}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(folder))
         patch.delenv("SPARK_LOCAL_IP", raising=False)
