@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kinesis_assets.dagster.build import build_kinesis_stream
     from kinesis_assets.dagster.components.account_component import KinesisAccountComponent
-    from kinesis_assets.dagster.components.routes_component import KinesisRoutesComponent
     from kinesis_assets.dagster.components.stream_component import KinesisStreamComponent
-    from kinesis_assets.dagster.components.table_component import KinesisTableComponent
+    from kinesis_assets.dagster.components.table_component import (
+        KinesisRoutesComponent,
+        KinesisTableComponent,
+    )
     from kinesis_assets.dagster.components.yaml_component import KinesisAssetProps
     from kinesis_assets.dagster.derived.derived_asset import after_landing, derived_table, rollup
     from kinesis_assets.dagster.io_manager import ShardIOManager
@@ -200,7 +202,7 @@ _HOMES = {
     "KinesisAssetProps": "dagster.components.yaml_component",
     "KinesisDataSource": "spark.data_source",
     "KinesisResource": "dagster.resources",
-    "KinesisRoutesComponent": "dagster.components.routes_component",
+    "KinesisRoutesComponent": "dagster.components.table_component",
     "KinesisStreamComponent": "dagster.components.stream_component",
     "KinesisTableComponent": "dagster.components.table_component",
     "Position": "kinesis.position",

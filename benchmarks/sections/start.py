@@ -38,6 +38,9 @@ SPARK_DEFAULTS = {
     "spark.python.daemon.module": "pyspark.daemon",
     "spark.driver.host": "127.0.0.1",  # the default is the address of the host, which makes no difference
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.serializer.objectStreamReset": "100",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    "spark.sql.windowExec.buffer.spill.size.threshold": "9223372036854775807b",
 }
 """Spark's default of each setting that a run sets."""
 

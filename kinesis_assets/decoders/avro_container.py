@@ -40,8 +40,8 @@ _MAX_READERS = 64
 class AvroContainer:
     """Decode records that are one Avro object container each, with a document for each datum.
 
-    A datum that does not match the type is a bad document. So is what a damaged block has from the damage on,
-    and what a container has from a block on that is truncated or does not end with the marker. The bytes of a
+    A datum that does not match the type is a bad document. So is the rest of a damaged block, and the rest
+    of a container from a block on that is truncated or does not end with the marker. The bytes of a
     document are a container with this datum alone.
 
     Attributes:

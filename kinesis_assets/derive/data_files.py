@@ -96,10 +96,11 @@ GROWTH_FOLDER = "_kinesis/growth"
 """The folder, in that of the table, with files that name the copies of its files with wider types."""
 
 ROUTES_FOLDER = "_kinesis/routes"
-"""The folder, in that of a router, by which some of its rows are named as a source. It has no files."""
+"""The folder of a router by which a typed table names its source: `routes/a&b` are the rows of both routes.
+There is no such folder."""
 
 COMMIT_ORDER_COLUMN = "commit_order"
-"""The column of a router with the place of the commit of a record among those of one commit of the router."""
+"""The column of a router with the order of the source's commits within one commit of the router."""
 
 
 def routes_folder(router: str, values: Iterable[str]) -> str:
@@ -393,7 +394,7 @@ def bounded_columns(columns: Iterable[pa.Field]) -> list[str]:
 def statistics_of(schema: pa.Schema, footer: pq.FileMetaData) -> str:
     """Return the statistics of a file as in the Delta protocol, in JSON.
 
-    If the values of one column are not known, those of no column are named, see `bounded_columns`.
+    If the bounds of one column are unknown, none are written, see `bounded_columns`.
     """
     names = bounded_columns(schema)
     smallest: dict[str, Any] = {}

@@ -24,7 +24,7 @@ from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Records
 from kinesis_assets.derive.source import Source, SourceCommit, commits_missing, of_amendment
 from kinesis_assets.errors import PositionsUnreadable, TableUnsuitable
 from kinesis_assets.kinesis.position import PositionKind
-from kinesis_assets.table import log as table_log
+from kinesis_assets.table import rewrites
 from kinesis_assets.table.positions.positions_file import CommitRef
 from kinesis_assets.table.row_predicates import at, passed
 
@@ -71,7 +71,7 @@ class RawSource(Source):
         (owner,) = owners
         positions = snapshot.positions_of(owner)
         if positions is not None:
-            table_log.refuse_rewritten(table, snapshot, positions)
+            rewrites.refuse_rewritten(table, snapshot, positions)
             self._positions, self._amendment = positions, snapshot.amendment(positions.identity)
 
     @property
@@ -215,7 +215,7 @@ class ConsumedRecords:
         return tuple(found)
 
     def _not_read(self, shard_id: str) -> list[_Part]:
-        """Return the part of a shard after its position, and its gaps, as far as they were never read."""
+        """Return what was never read of a shard: what is after its position, and its gaps."""
         if self._positions is None:
             return []
         shard = self._positions.shards.get(shard_id)
@@ -261,7 +261,7 @@ class ConsumedRecords:
         return None if added is None else (added.numbers[0], -1)
 
     def _is_read(self, commit_id: int, shard_id: str) -> bool:
-        """Return whether a shard was read after a commit. It stays so as long as no position is set."""
+        """Return whether a shard had been read at a commit. Then it had at later ones, unless it was set."""
         shard = self._table.chain.positions_at(commit_id).shards.get(shard_id)
         return shard is not None and shard.position.kind is PositionKind.AFTER_SEQUENCE_NUMBER
 

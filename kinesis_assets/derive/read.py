@@ -172,7 +172,7 @@ def adding_order(step: ArrowStep, order: RowOrder) -> ArrowStep:
 def files_of_groups(
     numbers: Iterator[pa.RecordBatch], groups: Sequence[Sequence[tuple[int, TableFile]]]
 ) -> Iterator[tuple[int, TableFile]]:
-    """Yield the files of the groups with some numbers, with their own numbers."""
+    """Yield the files of the groups that `numbers` names, each with its own number."""
     for number in (number for batch in numbers for number in batch["id"].to_pylist()):
         yield from groups[number]
 
@@ -226,7 +226,7 @@ def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) ->
 
 
 def _without(batch: pa.RecordBatch, left_out: Sequence[Records], batch_column: str) -> pa.BooleanArray:
-    """Return which rows are none of some records."""
+    """Return for each row whether it is of none of these records."""
     rows = zip(*(batch[name].to_pylist() for name in (batch_column, *RECORD_COLUMNS)), strict=True)
     kept = [
         not any(

@@ -34,7 +34,7 @@ _MOST_OVERLAPPING = 100
 
 
 def end_between_commits(batch_id: int, recorded: Sequence[int]) -> int:
-    """Return where a step over batches in the order of their ids ends between two commits.
+    """Return the last batch of a step, moved on until the step ends between two commits.
 
     Runs that overlap commit in another order than that in which they draw their ids. A row would replace an
     equal one of a later commit if a step ended between two of them.
@@ -63,9 +63,9 @@ class RowOrder:
     """The order of the rows of a step.
 
     Attributes:
-        commits: The batch ids of the commits, oldest first. Rows of others are older, in the order of the
-            ids: the rows that a source had when its consumer started, whose commits need not be recorded any
-            more. None if they were not read.
+        commits: The batch ids of the commits, oldest first. Rows of other batches are older than these and
+            in the order of the ids: those that a source had when its consumer started, whose commits may
+            not be recorded any more. None if they were not read.
         within: Columns by which the rows of a commit are ordered, most significant first. Of two values the
             longer one is greater, as of two numbers, and null is less than any.
     """

@@ -116,7 +116,7 @@ def longest_wait(shard: ShardPosition, max_idle: timedelta) -> timedelta:
 def wait_after_empty_read(shard: ShardPosition, longest: timedelta) -> timedelta:
     """Return the time from the last read to its tip to the next, if nothing else shows whether it is due.
 
-    It is as long as nothing had arrived before the last read, so each wait is about twice the one before.
+    It is as long as the shard had been quiet at its last read, so each wait is about twice the one before.
     """
     since = shard.last_arrival or shard.wanted_from
     quiet = shard.tip_time - since if since is not None and shard.tip_time is not None else timedelta(0)

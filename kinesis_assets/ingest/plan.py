@@ -274,7 +274,7 @@ def _read_or_freeze(
     The snapshot is None if they were committed.
     """
     from kinesis_assets.table.commits.commit import claim, freeze  # noqa: PLC0415  # definitions do not need it
-    from kinesis_assets.table.log import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
+    from kinesis_assets.table.rewrites import refuse_rewritten  # noqa: PLC0415  # as in `plan_run`
     from kinesis_assets.table.run_files.pause import refuse_paused  # noqa: PLC0415  # likewise
 
     snapshot, positions = stored_positions(table, listing, policy.on_recreated, asked)

@@ -26,8 +26,8 @@ from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.start_positions import checked_starts
 from kinesis_assets.table.commits.commit import refuse_rows_without_positions
-from kinesis_assets.table.log import refuse_rewritten
 from kinesis_assets.table.ownership import refuse_other_stream
+from kinesis_assets.table.rewrites import refuse_rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -33,9 +33,9 @@ from kinesis_assets.operations.seek.target import read_target
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit_first
 from kinesis_assets.table.commits.commit_loop import Try, commit_amendment
-from kinesis_assets.table.log import unaccepted_rewrites
 from kinesis_assets.table.positions.amendments import next_amendment
 from kinesis_assets.table.positions.positions import ShardPosition, initial_positions
+from kinesis_assets.table.rewrites import unaccepted_rewrites
 from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:

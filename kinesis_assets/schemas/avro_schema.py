@@ -32,10 +32,10 @@ _LOGICAL = {
     "long-timestamp-micros": "TIMESTAMP",
     "long-timestamp-millis": "TIMESTAMP",
 }
-"""The logical types that have a Spark type besides decimals, behind the types of which they are."""
+"""Spark's types by `<type>-<logical type>`, besides those of decimals."""
 
 _WIDER = ({"INT", "BIGINT"}, {"FLOAT", "DOUBLE"})
-"""Types of which a union has the last one."""
+"""Pairs of types. A union of a pair has its second one, the wider."""
 
 
 def avro_columns(schema: Any, imports: Sequence[Any] = ()) -> str:

@@ -50,7 +50,7 @@ class Inference:
     Attributes:
         documents: Number of documents that are objects.
         others: Number of documents that are not, or are not JSON.
-        notes: What is not as in the documents, each as a sentence.
+        notes: Where the type differs from the documents, each as a sentence.
         evidence: By field, the numbers of its values by their types.
     """
 

@@ -41,7 +41,7 @@ def map_in_arrow(rows: DataFrame, step: ArrowStep, schema: StructType | str) -> 
 
 
 def is_mapped(rows: DataFrame) -> bool:
-    """Return whether the next step of rows gets the batches that the last one returned."""
+    """Return whether rows are what `map_in_arrow` returned, so that another step can join it in one pass."""
     return _steps_of(rows) is not None
 
 

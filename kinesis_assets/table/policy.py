@@ -21,7 +21,8 @@ class CommitRetries:
     """How often, and after which waits, a commit is tried.
 
     Attributes:
-        tries: Maximum number of failed tries. A try that another commit overtook does not count.
+        tries: Maximum number of failed tries. Those that another commit overtook do not count: only
+        `seconds` limits them.
         refusals: Consecutive tries that are refused, for lack of permission or the like, after which no other
             is made. A single refusal may be due to credentials that are being replaced.
         seconds: Maximum seconds for all tries.

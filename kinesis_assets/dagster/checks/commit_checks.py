@@ -155,7 +155,7 @@ def check_continuity(check: ContinuityCheck, progress: ContinuityProgress) -> Ch
 
 
 def _is_enough(newest_first: Sequence[int], through: int | None, max_commits: int) -> bool:
-    """Return whether a commit that was checked cannot be among the older ones, or is not searched for."""
+    """Return whether older commits need not be read to find the last one that was checked."""
     if through is None:
         return len(newest_first) > max_commits
     # The ids start with the time of the machines that made the commits.
@@ -163,7 +163,7 @@ def _is_enough(newest_first: Sequence[int], through: int | None, max_commits: in
 
 
 def _breaks(table: PositionedTable, oldest_first: Sequence[int], now: datetime) -> Iterator[Break]:
-    """Compare each commit with the one before it. The first one is only compared with."""
+    """Compare each commit but the first with the one before it."""
     for before_id, commit_id in pairwise(oldest_first):
         try:
             before, after = table.chain.positions_at(before_id), table.chain.positions_at(commit_id)

@@ -1,4 +1,4 @@
-"""A typed table of a stream's records, defined in YAML."""
+"""Typed tables, defined in YAML: one of a stream's records, or one for each kind of documents in them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.components.yaml_component import SettingsScaffolder, YamlComponent
+from kinesis_assets.dagster.components.yaml_component import AssetRole, SettingsScaffolder, YamlComponent
 from kinesis_assets.dagster.derived.derived_asset import build_derived_table
 from kinesis_assets.dagster.derived.selected_columns import check_columns
-from kinesis_assets.dagster.derived.typed_rows import TypedRows, column_lineage, lineage_of_errors
+from kinesis_assets.dagster.derived.typed_rows import (
+    RoutedRows,
+    RouterRows,
+    TypedRows,
+    column_lineage,
+    lineage_of_errors,
+    lineage_of_router,
+)
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings
 from kinesis_assets.dagster.settings.check_settings import OFF
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
+from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.settings_base import naming
 from kinesis_assets.dagster.settings.table_format_settings import DerivedTableFormat
 from kinesis_assets.dagster.settings.table_settings import TableSettings
@@ -27,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from kinesis_assets.dagster.components.yaml_component import AssetRole
     from kinesis_assets.schemas.ddl import Field
 
 
@@ -183,3 +190,48 @@ def _with_folder(settings: TableSettings, folder: Path) -> TableSettings:
     with naming("registry"):
         read_folder(path)  # to find a mistake when definitions are loaded
     return settings.model_copy(update={"registry": {**settings.registry, "folder": str(path)}})
+
+
+class RoutesScaffolder(SettingsScaffolder):
+    """`dg scaffold defs kinesis_assets.KinesisRoutesComponent`. The name is that of the folder by default."""
+
+    settings = RoutesSettings
+    named_by_folder = "name"
+
+
+@dg.scaffold_with(RoutesScaffolder)
+class KinesisRoutesComponent(RoutesSettings, YamlComponent):
+    """Route the documents of a stream to typed tables by the value of a field, each document exactly once."""
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Build the assets of the router, of the table of each route, and of separate errors."""
+        names = StreamNames.parse(self.source)
+        key = dg.AssetKey.from_user_string(self.name)
+        roles: dict[dg.AssetKey, AssetRole] = {key: "router"}
+        assets = [
+            build_derived_table(
+                key,
+                self.router,
+                RouterRows(self).of_router,
+                routed_to=len({route for _, route in self.values}) + 1,
+                description=f"The documents of {names.stream}, by {self.route_by}, in {self.table}. In those "
+                "that no route matches, route is null.",
+                metadata={"dagster/column_lineage": lineage_of_router(names.raw_key)},
+                place=self._positions.place_of("source"),
+            )
+        ]
+        for number, table in enumerate(self.tables):
+            try:
+                of_route, roles_of_route = typed_assets(
+                    table,
+                    context,
+                    rows_of=RoutedRows,
+                    routes=table.routes,
+                    description=f"The documents of {names.stream} whose {self.route_by} is "
+                    f"{' or '.join(table.routes)}, in {table.table}.",
+                )
+            except InvalidInput as error:
+                raise self._positions.at_line(InvalidInput(f"routes[{number}]: {error}")) from None
+            assets += of_route
+            roles |= roles_of_route
+        return self.customized(context, names.stream, roles, dg.Definitions(assets=assets))

@@ -26,7 +26,7 @@ from kinesis_assets.dagster.partition_ranges import (
 )
 from kinesis_assets.ingest.idle_shards import is_behind, longest_wait, time_since_read, wait_after_empty_read
 from kinesis_assets.ingest.plan import stored_positions
-from kinesis_assets.kinesis.reading.unread_records import SHARD_END, Probe, Prober
+from kinesis_assets.kinesis.reading.probes import SHARD_END, Probe, Prober
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -131,7 +131,7 @@ class DueShards:
         return is_behind(self._shards[shard_id])
 
     def waited(self, shard_ids: Iterable[str]) -> set[str]:
-        """Return the idle shards that have waited for the longest time, and then those whose time is near.
+        """Return the idle shards whose time has come; if there are any, also those past half of it.
 
         All of them are read in the same run.
         """

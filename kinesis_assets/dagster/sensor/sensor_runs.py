@@ -26,7 +26,7 @@ from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_s
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, TableError
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
-from kinesis_assets.table.run_files.heartbeat import ENDED, heartbeats
+from kinesis_assets.table.run_files.heartbeat import ENDED, INTERVAL, heartbeats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -259,8 +259,8 @@ def assets_of_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Collectio
     return instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id).asset_selection
 
 
-SECONDS_SILENT = 300.0
-"""A run that has written a heartbeat is dead after this time without another one. One is due every 30 s."""
+SECONDS_SILENT = 10 * INTERVAL
+"""A run that has written a heartbeat is dead after this time, ten intervals, without another one."""
 
 SECONDS_TO_START = 1800.0
 """A launched run is dead if it has not started after this time."""
@@ -291,7 +291,8 @@ class SignOfLife(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         beat: The last heartbeat that was observed; None if there was none.
-        since: When a tick first observed both, in seconds since the epoch, plus the time that does not count.
+        since: When a tick first observed both, in seconds since the epoch, moved on by the time that does
+            not count.
         is_dead: Whether the run has shown no other sign for too long.
     """
 

@@ -34,7 +34,7 @@ from kinesis_assets.operations.leases.lease import (
 )
 from kinesis_assets.operations.leases.starts import RecordReader, mismatch
 from kinesis_assets.operations.seek.target import read_target
-from kinesis_assets.table.log import refuse_rewritten
+from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.run_files.heartbeat import ENDED, INTERVAL, heartbeats
 from kinesis_assets.table.run_files.pause import read_pause
 

@@ -23,11 +23,11 @@ from kinesis_assets.operations.seek.plan import Direction, going_back, moving, p
 from kinesis_assets.operations.seek.target import TIME_TO_READ, first_unread, newest_target, read_target
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions
-from kinesis_assets.table.log import refuse_rewritten
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
 from kinesis_assets.table.positions import amendments as amendment_file
 from kinesis_assets.table.positions.amendments import ClearedGap
 from kinesis_assets.table.positions.positions import Seek, next_positions
+from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.row_predicates import RowsAfter, at, passed
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions, commit_until_known, find_commit
 from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import without_shards
-from kinesis_assets.table.log import refuse_rewritten
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.policy import HISTORY_RETENTION
 from kinesis_assets.table.positions.merge import last_moved_by, merge, moved_by_others
 from kinesis_assets.table.positions.positions import initial_positions, next_positions
+from kinesis_assets.table.rewrites import refuse_rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

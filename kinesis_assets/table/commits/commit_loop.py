@@ -18,7 +18,7 @@ from kinesis_assets.errors import (
     TableUnreachable,
     reason_of,
 )
-from kinesis_assets.table.log import refuse_rewritten
+from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.store.suitability import not_writable
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kinesis_assets.errors import RoleNotAssumed, TableError, TableMissing, TableNotWritable, TableUnsuitable
-from kinesis_assets.table.format import open_or_create
+from kinesis_assets.table.creation import open_or_create
 from kinesis_assets.table.store.storage import has_metadata_of
 from kinesis_assets.table.store.suitability import (
     check_conditional_puts,
@@ -74,7 +74,7 @@ def open_or_create_delta(
     configuration: Mapping[str, str],
     description: str | None = None,
 ) -> _Opened:
-    """Open a table; create it if it does not exist, see `format.open_or_create`.
+    """Open a table; create it if it does not exist, see `creation.open_or_create`.
 
     Args:
         schema: The schema of a new table, as in Delta's metadata.

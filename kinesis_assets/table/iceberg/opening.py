@@ -14,7 +14,7 @@ from pyiceberg.exceptions import (
 )
 
 from kinesis_assets.errors import TableMissing, TableUnsuitable
-from kinesis_assets.table.format import open_or_create
+from kinesis_assets.table.creation import open_or_create
 from kinesis_assets.table.iceberg.catalog import (
     create_namespace,
     iceberg_errors,
@@ -116,7 +116,7 @@ class TableInCatalog:
         partitioning: PartitionSpec,
         properties: Mapping[str, str],
     ) -> _Opened:
-        """Open the table, or create an empty one, see `format.open_or_create`.
+        """Open the table, or create an empty one, see `creation.open_or_create`.
 
         Raises:
             TableNotWritable: The table cannot be created because writing is refused.

@@ -61,7 +61,7 @@ def _batches(table: TableFiles, path: str, columns: Sequence[str] | None) -> Ite
 
 
 def _all_columns(uri: str, path: str, found: pa.Schema) -> pa.Schema:
-    """Return the columns of a file: its own ones, and as they are those that other programs have added."""
+    """Return the columns of a file: ours and, unchanged, those that other programs have added."""
     others = [field for field in found if field.name not in FIELD_IDS]
     without = [field.name for field in others if FIELD_ID not in (field.metadata or {})]
     if without:
@@ -140,8 +140,8 @@ def rewrite(
 ) -> Rewritten:
     """Write the files with rows that match a predicate again, without these rows. No file is deleted.
 
-    Columns that other programs have added stay. A file is not read if all of its rows match: other commits do
-    not wait for that. Raises as `_batches`.
+    Columns that other programs have added stay. A file whose rows all match is not read, so that the commit
+    is ready sooner. Raises as `_batches`.
     """
     found = Rewritten()
     for file in filter(predicate.may_include, files):

@@ -167,7 +167,7 @@ FOLLOWED = {
     "table/commits/commit.py": {
         "Compute the positions from the rows": f"{_ADVICE}test_a_copy_without_positions_is_adopted",
     },
-    "table/log.py": {
+    "table/rewrites.py": {
         "Add the missing records with": f"{_ADVICE}test_a_restored_table_is_accepted_after_a_replay",
     },
     "table/maintenance/retention.py": {

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.errors import TableRewritten
 from kinesis_assets.table.commit_ids import new_id
-from kinesis_assets.table.log import refuse_rewritten
+from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment

@@ -13,7 +13,7 @@ import pytest
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.reading.unread_records import Probe, Prober
+from kinesis_assets.kinesis.reading.probes import Probe, Prober
 from kinesis_assets.kinesis.settings import ReadTiming
 from support.one_shard import BEGINNING, SHARD
 from support.scripted_server import read_request
