@@ -222,4 +222,4 @@ class TestDefinitions:
         assert found.keys() == {"orders", "days"}
         assert found["orders"].source.endswith("/table")  # the raw table
         assert found["days"].source.endswith("/orders")
-        assert (found["orders"].unique, found["days"].unique) == (("id",), ())
+        assert (found["orders"].consumption.unique, found["days"].consumption.unique) == (("id",), ())

@@ -127,7 +127,7 @@ def test_tables_below_get_new_versions_of_rows_that_were_compacted(busy, below):
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
     [
-        (maintenance, "_merged", True),
+        (maintenance, "rewritten", True),
         (maintenance, "check_files", True),
         (DerivedSnapshot, "replace", False),
         (DerivedSnapshot, "replace", True),
