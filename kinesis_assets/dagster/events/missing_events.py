@@ -145,8 +145,8 @@ def _is_near(newer: ChainSegment, older: ChainSegment, before: Mapping[int, int 
 MAX_FILES = 200
 """The maximum number of commits that a comparison reads. A new instance gets no events of older ones."""
 
-MAX_EVENTS = 1000
-"""The maximum number of events that are added in one comparison. A single commit may have more."""
+MAX_EVENTS = 500
+"""The maximum number of events that are added in one comparison: to store them takes seconds."""
 
 MAX_SECONDS = 3.0
 """The maximum time for reading commits, and then for searching events. The rest is left to the next
@@ -242,10 +242,10 @@ def _events_of_ended_runs(
         kept += [ChainSegment(link.commit_id, link.previous, (link.by,)) for link in unfinished if link.by]
     events: list[dg.AssetMaterialization] = []
     for link, shard_ids in sorted(found, key=lambda item: item[0].commit_id):
-        if events and len(events) + len(shard_ids) > MAX_EVENTS:
+        added = shard_ids[: MAX_EVENTS - len(events)]
+        events += [event_of(link, names, shard_id) for shard_id in added]
+        if len(added) < len(shard_ids):
             kept.append(segment_of(link))
-        else:
-            events += [event_of(link, names, shard_id) for shard_id in shard_ids]
     return events, kept
 
 

@@ -10,6 +10,7 @@ import dagster as dg
 import msgspec
 import pytest
 
+from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
 from kinesis_assets.dagster.events import missing_events as module
 from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import (
@@ -98,6 +99,17 @@ def test_a_search_adds_a_limited_number_of_events(daemon, chain):
     assert done == ComparisonProgress(10, (ChainSegment(10, 4),))
     again, _ = search(done)
     assert again == [5, 6, 7, 8]
+
+
+def test_events_of_a_commit_of_many_shards_are_added_in_several_searches(daemon, chain):
+    chain = with_shards({1: chain[1]}, 2 * MAX_EVENTS + 1)
+    added, done = [], ComparisonProgress()
+    while not added or done.left:
+        events, done = find_missing_events(daemon.instance, daemon.project.names, chain.__getitem__, 1, done)
+        assert len(events) <= MAX_EVENTS
+        report_outside_of_runs(daemon.instance, events)
+        added += [event.partition for event in events]
+    assert sorted(added) == sorted(chain[1].added)
 
 
 def test_no_commit_of_an_active_run_is_read_twice(daemon, chain):
@@ -232,6 +244,7 @@ def test_a_search_with_slow_files_ends_in_time_and_the_next_one_continues(daemon
 @pytest.mark.slow
 def test_a_search_with_slow_events_ends_in_time_and_the_next_one_continues(daemon, chain, monkeypatch):
     """The events of 500 shards or more are searched together before the time is checked again."""
+    monkeypatch.setattr(module, "MAX_EVENTS", 1000)
     chain = with_shards({number: chain[number] for number in range(1, 6)}, 500)
     found, done = timed_searches(daemon, chain, monkeypatch, found_seconds=2.5)
     assert found == [[4, 5], [2, 3], [1]]
