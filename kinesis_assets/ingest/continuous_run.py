@@ -21,7 +21,7 @@ from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.relist import list_shards
 from kinesis_assets.retry import Backoff
 from kinesis_assets.table.run_files.task_files import StopMarker
 
@@ -261,7 +261,7 @@ class _ShardList:
         Raises what `retry_listing` raises.
         """
         if self._listing is None or self._clock.monotonic() - self._listed_at >= self._max_age:
-            self._listing = retry_listing(self._client, lambda listing: listing)
+            self._listing = list_shards(self._client)
             self._listed_at = self._clock.monotonic()
         elapsed = timedelta(seconds=self._clock.monotonic() - self._listed_at)
         return self._listing, self._listing.summary.service_time + elapsed

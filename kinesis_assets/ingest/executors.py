@@ -33,7 +33,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.task import client_of
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.retries import is_throttled
-from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.relist import list_shards
 from kinesis_assets.retry import Backoff, RetryPolicy, retry
 from kinesis_assets.spark.arrow_steps import TASK_MODULES
 from kinesis_assets.spark.local_settings import CHECKED
@@ -77,7 +77,7 @@ class ShardCheck:
     @classmethod
     def of(cls, client: StreamClient) -> Self:
         """Return the check of a client's stream. Raises `StreamError` if the shards cannot be listed."""
-        listing = retry_listing(client, lambda each: each)
+        listing = list_shards(client)
         shard_id = next((shard.shard_id for shard in listing.shards if not shard.closed), None)
         return cls(str(client.address), client.settings, shard_id)
 

@@ -37,6 +37,11 @@ def retry_listing(
     return _tried(client, lambda: use(client.listing()))
 
 
+def list_shards(client: StreamClient) -> StreamListing:
+    """Return the first complete list of the stream's shards. Raises what `retry_listing` raises."""
+    return retry_listing(client, lambda listing: listing)
+
+
 def confirm_summary(client: StreamClient, summary: StreamSummary) -> StreamSummary:
     """Describe a stream a second time, before something permanent is recorded.
 

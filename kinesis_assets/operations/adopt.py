@@ -27,7 +27,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.shard_lists import confirmed_listing, refuse_readable
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.relist import list_shards, retry_listing
 from kinesis_assets.kinesis.shards import ALL_HASH_KEYS
 from kinesis_assets.operations.seek.target import read_target
 from kinesis_assets.table.commit_ids import new_id
@@ -288,7 +288,7 @@ def _refuse_rows_ahead(
     Args:
         rewrites: The restores and overwrites since these positions, oldest first; at least one.
     """
-    listing = retry_listing(client, lambda listing: listing)
+    listing = list_shards(client)
     starts = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
     rows = snapshot.newest_rows().get(client.stream, {})
     ahead = {

@@ -23,7 +23,7 @@ import msgspec
 from kinesis_assets.errors import DataLost, ReplayUnfinished, ShardVanished
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.relist import list_shards
 from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult, ReplayState, ReplayWindow
 from kinesis_assets.operations.replay.plan import is_left_out
 from kinesis_assets.operations.replay.run import RETRIES, replay
@@ -128,7 +128,7 @@ def _step(
     retries: RetryPolicy,
 ) -> tuple[ReplayResult, dict[str, ShardError]]:
     """Read the gaps of each shard for a limited time, and record what is added and what is lost."""
-    listing = retry_listing(client, lambda listing: listing)
+    listing = list_shards(client)
     oldest = listing.summary.service_time - timedelta(hours=listing.summary.retention_hours)
     first = {
         shard_id: readable[0]
@@ -368,7 +368,7 @@ def expired_gaps(
     if not unlisted:
         return {}, {}
     shards = _shards(table, table.snapshot(), listing.summary.identity)
-    lists = [listing, retry_listing(client, lambda listing: listing)]
+    lists = [listing, list_shards(client)]
     lost: dict[str, dict[Gap, Parts]] = {}
     errors: dict[str, ShardError] = {}
     for shard_id in unlisted:

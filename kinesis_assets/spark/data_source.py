@@ -20,7 +20,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, record_batch
-from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.relist import list_shards
 from kinesis_assets.kinesis.role import check_role
 from kinesis_assets.kinesis.role_credentials import role_for
 from kinesis_assets.kinesis.settings import ClientSettings
@@ -123,7 +123,7 @@ class _Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition for each shard."""
         client = StreamClient(self._stream, self._settings)
-        listing = retry_listing(client, lambda listing: listing)
+        listing = list_shards(client)
         now = listing.summary.service_time
         if self._until > now + CLOCK_STEP:
             raise InvalidInput(

@@ -39,7 +39,7 @@ Found = dict[str, Any]
 """A table as GetTable returns it."""
 
 TABLE_ID = "kinesis_assets.table_id"
-VERSION = "kinesis_assets.version"
+TABLE_VERSION = "kinesis_assets.version"
 FINGERPRINT = "kinesis_assets.fingerprint"
 ASSET = "kinesis_assets.asset"
 STREAM = "kinesis_assets.stream_asset"
@@ -127,7 +127,7 @@ class Entry:
             tuple(each for column, each in columns.items() if column not in keys),
             tuple(columns[key] for key in keys),
             {key: text for key, text in snapshot.properties.items() if len(text) <= MAX_VALUE},
-            {TABLE_ID: snapshot.id, VERSION: str(snapshot.version), ASSET: asset, STREAM: stream},
+            {TABLE_ID: snapshot.id, TABLE_VERSION: str(snapshot.version), ASSET: asset, STREAM: stream},
         )
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ class Entry:
     @property
     def version(self) -> int:
         """The version of the table."""
-        return int(self.marks[VERSION])
+        return int(self.marks[TABLE_VERSION])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -146,7 +146,7 @@ class Entry:
     @cached_property
     def content(self) -> str:
         """A hash of all that the entry should have. It is the same for versions that only have other rows."""
-        return _hash({name: text for name, text in self._parameters.items() if name != VERSION})
+        return _hash({name: text for name, text in self._parameters.items() if name != TABLE_VERSION})
 
     @property
     def _shape(self) -> Found:
@@ -199,7 +199,7 @@ class Entry:
         is_same_table = parameters.get(TABLE_ID) == self.marks[TABLE_ID]
         if or_later and is_same_table and _version_of(parameters) > self.version:
             return True
-        wanted = {name: text for name, text in self._parameters.items() if name != VERSION}
+        wanted = {name: text for name, text in self._parameters.items() if name != TABLE_VERSION}
         return fingerprint_of(found) == self.fingerprint and wanted.items() <= parameters.items()
 
     def refusal_to_replace(self, found: Found) -> str | None:
@@ -244,7 +244,7 @@ def _columns_of(table: Found) -> list[dict[str, str]]:
 
 
 def _version_of(parameters: Mapping[str, str]) -> int:
-    text = parameters.get(VERSION, "")
+    text = parameters.get(TABLE_VERSION, "")
     return int(text) if text.isdecimal() else -1
 
 

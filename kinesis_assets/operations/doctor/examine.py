@@ -20,7 +20,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.shard_lists import check_list
 from kinesis_assets.kinesis.clock import utc_now
-from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.relist import list_shards, retry_listing
 from kinesis_assets.kinesis.role_credentials import credentials_of
 from kinesis_assets.operations.doctor.chain import History, log_mismatches, walk_amendments, walk_positions
 from kinesis_assets.operations.doctor.finding import Finding, Level, or_ok
@@ -67,7 +67,7 @@ class Doctor:
             caller = credentials_of(role).caller
             yield Finding("role", Level.OK, f"the stream and the table are accessed as {caller}")
         try:
-            listing = retry_listing(self.client, lambda listing: listing)
+            listing = list_shards(self.client)
         except StreamError as error:
             yield Finding("stream", Level.PROBLEM, f"nothing else was checked: {error}")
             return

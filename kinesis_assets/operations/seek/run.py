@@ -17,7 +17,7 @@ import msgspec
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
 from kinesis_assets.ingest.shard_lists import check_for_seek
 from kinesis_assets.kinesis.clock import utc_now
-from kinesis_assets.kinesis.relist import confirm_summary, retry_listing
+from kinesis_assets.kinesis.relist import confirm_summary, list_shards
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.operations.seek.plan import Direction, going_back, moving, plan_moves
 from kinesis_assets.operations.seek.target import TIME_TO_READ, first_unread, newest_target, read_target
@@ -107,7 +107,7 @@ def seek(
         TableError: The table cannot be used, belongs to another stream, or was restored or
             overwritten; or (`CommitUnknown`) the result of the commit is unknown.
     """
-    listing = retry_listing(client, lambda listing: listing)
+    listing = list_shards(client)
     identity = listing.summary.identity
     snapshot = table.snapshot()
     expected = snapshot.positions(identity)
