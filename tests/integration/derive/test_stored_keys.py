@@ -171,5 +171,6 @@ def test_a_table_has_the_newest_row_of_each_key_that_is_stored(bench, derived, g
     )
     wanted = Counter([*newest.items(), *((None, each) for each in without_key)])
     assert (found - wanted, wanted - found) == (Counter(), Counter())
-    checked = SimpleNamespace(uri=table.uri, role=None, format=None, unique=tuple(TYPES))
+    consumption = SimpleNamespace(unique=tuple(TYPES))
+    checked = SimpleNamespace(uri=table.uri, role=None, format=None, consumption=consumption)
     assert check_no_duplicate_keys(DerivedNoDuplicatesCheck(), checked, derived.spark).passed
