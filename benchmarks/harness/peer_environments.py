@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
+from benchmarks.harness.file_lock import locked
 from benchmarks.harness.paths import BENCHMARKS, ROOT
 
 PEERS = ROOT / ".local" / "peers"
@@ -29,10 +30,12 @@ def python_of(peer: str) -> str:
     """
     folder, requirements = PEERS / peer, REQUIREMENTS / f"{peer}.txt"
     python, installed = folder / "bin" / "python", folder / "installed.txt"
-    if not (installed.exists() and installed.read_bytes() == requirements.read_bytes()):
-        venv.create(folder, with_pip=True, clear=True)
-        _run([str(python), "-m", "pip", "install", "--quiet", "-r", str(requirements)], PEERS)
-        installed.write_bytes(requirements.read_bytes())
+    PEERS.mkdir(parents=True, exist_ok=True)
+    with locked(PEERS / f"{peer}.lock"):  # several test processes may need it at once
+        if not (installed.exists() and installed.read_bytes() == requirements.read_bytes()):
+            venv.create(folder, with_pip=True, clear=True)
+            _run([str(python), "-m", "pip", "install", "--quiet", "-r", str(requirements)], PEERS)
+            installed.write_bytes(requirements.read_bytes())
     return str(python)
 
 
@@ -72,16 +75,22 @@ def delta_python() -> str:
     python = python_of(DELTA)
     jars = Path(python).parent.parent / "jars"
     maven = shutil.which("mvn")
-    if maven is not None and not jars.exists():
-        delta, spark = (version_of(DELTA, each).partition("==")[2] for each in (DELTA, "pyspark"))
-        with TemporaryDirectory() as folder:
-            pom = _POM.format(delta=delta, spark=spark.rpartition(".")[0])
-            Path(folder, "pom.xml").write_text(pom, encoding="utf-8")
-            goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-            options = ["-DincludeGroupIds=io.delta", "-DoutputDirectory=jars"]
-            _run([maven, goal, "--quiet", "--batch-mode", *options], Path(folder))
-            shutil.move(Path(folder, "jars"), jars)
+    if maven is not None:
+        with locked(PEERS / f"{DELTA}.lock"):
+            if not jars.exists():
+                _put_jars(jars, maven)
     return python
+
+
+def _put_jars(jars: Path, maven: str) -> None:
+    delta, spark = (version_of(DELTA, each).partition("==")[2] for each in (DELTA, "pyspark"))
+    with TemporaryDirectory() as folder:
+        pom = _POM.format(delta=delta, spark=spark.rpartition(".")[0])
+        Path(folder, "pom.xml").write_text(pom, encoding="utf-8")
+        goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+        options = ["-DincludeGroupIds=io.delta", "-DoutputDirectory=jars"]
+        _run([maven, goal, "--quiet", "--batch-mode", *options], Path(folder))
+        shutil.move(Path(folder, "jars"), jars)
 
 
 def dlt_source() -> str:
@@ -107,5 +116,5 @@ def _run(command: list[str], folder: Path) -> None:
     if done.returncode:
         output = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
         raise PeerUnavailable(
-            f"`{Path(command[0]).name} {' '.join(command[1:4])}` failed: {output[-1][:300]}"
+            f"`{Path(command[0]).name} {' '.join(command[1:4])}` failed: {' '.join(output[-5:])[-500:]}"
         )
