@@ -195,8 +195,8 @@ mutations: $(READY)
 shards: $(ARCHIVE)
 	@SHARDS=1000 $(BIN)/pytest -q tests/deployments/test_many_shards.py
 
-# Run the benchmarks, alone on the machine. `make bench` takes 15 minutes, measures the sections that have targets,
-# and writes .local/bench/REPORT.md. `make bench FULL=1` takes 45 minutes, measures everything, and writes
+# Run the benchmarks, alone on the machine. `make bench` takes about half an hour, measures the sections that
+# have targets, and writes .local/bench/REPORT.md. `make bench FULL=1` takes an hour and a half, measures everything, and writes
 # benchmarks/REPORT.md and its charts.
 bench: $(READY)
 	@$(BIN)/python -m benchmarks

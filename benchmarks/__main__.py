@@ -110,7 +110,7 @@ def scope(names: list[str], *, full: bool) -> str:
         )
     if full:
         return (
-            "It measured all sections in full. `make bench` measures, in about 15 minutes, only the "
+            "It measured all sections in full. `make bench` measures, in about half an hour, only the "
             f"sections that have targets, and some of them with less data and fewer rounds: {with_targets}. "
             f"These sections, which have no targets, are measured only by `make bench FULL=1`: {without}."
         )
