@@ -58,7 +58,7 @@ integration: $(ARCHIVE)
 # processes are killed and responses are lost. The tests of three targets are run by
 # the same three processes: nothing waits for the last test of each, and Spark is started less often.
 test-all: unit $(ARCHIVE) # without the archive, the longest target would start last
-	@$(MAKE) --no-print-directory -j 2 everything slow wheel spark35 bucket iceberg connect standalone soak
+	@$(MAKE) --no-print-directory -j 3 everything slow wheel spark35 bucket iceberg connect standalone soak
 
 everything: $(ARCHIVE)
 	@echo "Chaos, deployment, documentation, contract and integration tests"
