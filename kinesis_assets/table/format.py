@@ -1,8 +1,9 @@
 """What a format of raw tables provides.
 
-Nothing above the folder `table` knows the format of a table. The versions that a format opens read the
-table's log and files, and make one attempt to commit, see `TableSnapshot`: by compare-and-set, and without
-repetition. `commits.commit_loop` repeats attempts and resolves lost responses for all formats.
+Above the folder `table`, only `derive.derived_table` and `derive.iceberg_table` know the formats of tables.
+The versions that a format opens read the table's log and files, and make one attempt to commit, see
+`TableSnapshot`: by compare-and-set, and without repetition. `commits.commit_loop` repeats attempts and
+resolves lost responses for all formats.
 """
 
 from __future__ import annotations

@@ -43,14 +43,14 @@ def test_a_figure_is_in_the_report(figure: str, unit: str) -> None:
 @pytest.mark.parametrize(
     ("name", "on_the_page", "in_the_report"),
     [
-        ("cost.md", r"3\.9 CPU s/GB\D+127 shards", r"3\.9 CPU s/GB\D+127 shards"),
-        ("cost.md", r"\b2\.4 CPU s", r"\| kinesis_assets: HTTP to committed Delta \| 3\.9 .*\| 2\.4 \|$"),
-        ("cost.md", r"\b164 MiB\b", r"peak memory of a task.*\| 164 MiB\b"),
-        ("kubernetes.md", r"\b164 MiB\b", r"peak memory of a task.*\| 164 MiB\b"),
-        ("cost.md", r"\b13 s\b.*\b21\.2 s\b", r"1,000 shards.*\| 21\.2 .*\b13 s\b"),
-        ("comparison.md", r"\b1\.01 s\b", r"put to raw row, p95 \| 1\.01 "),
-        ("comparison.md", r"\| 251,750 \|", r"\| kinesis_assets: .* \| 251,750 "),
-        ("comparison.md", r"\| 8,719 \|", r"\| dlt Kinesis source to Parquet \| .* \| 8,719 "),
+        ("cost.md", r"7\.8 CPU s/GB\D+64 shards", r"7\.8 CPU s/GB\D+64 shards"),
+        ("cost.md", r"\b5\.2 CPU s", r"\| kinesis_assets: HTTP to committed Delta \| 7\.8 .*\| 5\.2 \|$"),
+        ("cost.md", r"\b159 MiB\b", r"peak memory of a task.*\| 159 MiB\b"),
+        ("kubernetes.md", r"\b159 MiB\b", r"peak memory of a task.*\| 159 MiB\b"),
+        ("cost.md", r"\b19 s\b.*\b30\.0 s\b", r"1,000 shards.*\| 30\.0 .*\b19 s\b"),
+        ("comparison.md", r"\b1\.04 s\b", r"put to raw row, p95 \| 1\.04 "),
+        ("comparison.md", r"\| 221,868 \|", r"\| kinesis_assets: .* \| 221,868 "),
+        ("comparison.md", r"\| 5,235 \|", r"\| dlt Kinesis source to Parquet \| .* \| 5,235 "),
     ],
 )
 def test_the_text_repeats_figures_of_the_report(name: str, on_the_page: str, in_the_report: str) -> None:
