@@ -1,4 +1,4 @@
-"""What an amendment of a raw table deleted, as the tables derived from it see it."""
+"""What a source offers to the tables derived from it: what an amendment deleted, and rows of one batch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from datetime import date
 import pytest
 
 from kinesis_assets.derive.policy import DeletedRows, Deletion
-from kinesis_assets.derive.source import of_amendment
+from kinesis_assets.derive.source import RankedFile, of_amendment
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.positions.range_stats import RangeStats
 from support.amendments import new_amendment
 
@@ -64,3 +65,10 @@ def test_a_seek_deletes_the_rows_of_its_shards():
     before = new_amendment(floor=EARLY)
     rewound = of_amendment(new_amendment(before, rewound=("shardId-0",)), before)
     assert rewound.deleted == [DeletedRows(deletion=Deletion.REWOUND, shards=("shardId-0",))]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "rows"), [(5, 5, 3), (5, 6, None), (None, None, None), (None, 6, None)]
+)
+def test_a_file_has_rows_of_one_batch_if_its_first_and_its_last_row_have(first, last, rows):
+    assert RankedFile(TableFile("part.parquet", 1, 3), first, last).rows_of_one_batch == rows
