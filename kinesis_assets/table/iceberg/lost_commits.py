@@ -8,8 +8,8 @@ one number that are based on different ones prove that commits are lost, and so 
 that is not based on the file that the catalog names. That also holds after runs have committed on top of the
 restored version.
 
-The last of the lost commits cannot be told from an attempt that was killed, or before which another one
-committed. While the catalog's version is the one before it, a vacuum deletes nothing, and the next one tries
+The last of the lost commits cannot be distinguished from an attempt that was killed, or that another commit
+overtook. While the catalog's version is the one before it, a vacuum deletes nothing, and the next one tries
 again.
 """
 

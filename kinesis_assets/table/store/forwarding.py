@@ -13,6 +13,7 @@ import os
 import threading
 from abc import abstractmethod
 from functools import lru_cache
+from io import UnsupportedOperation
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ class _Forwarding(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]  # pyarro
         self.at(path).delete_dir_contents(path, missing_dir_ok=missing_dir_ok)
 
     def delete_root_dir_contents(self) -> None:
-        raise NotImplementedError("all files are never deleted")
+        raise UnsupportedOperation("all files are never deleted")
 
     def delete_file(self, path: str) -> None:
         self.at(path).delete_file(path)
@@ -82,7 +83,8 @@ class _Forwarding(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]  # pyarro
         return self.at(path).open_output_stream(path, compression=None)
 
     def open_append_stream(self, path: str, metadata: Any) -> pa.NativeFile:
-        raise NotImplementedError("objects cannot be appended to")
+        del path, metadata
+        raise UnsupportedOperation("objects cannot be appended to")
 
 
 class _TwoPlaces(_Forwarding):
