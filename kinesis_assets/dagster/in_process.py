@@ -149,13 +149,14 @@ class StreamProject:
             # Each shard's event contains its error, if any.
             with quiet_log_capture(instance), suppress(ShardsNotCommitted):
                 job.execute_in_process(instance=instance, run_id=run_id, **arguments)
-        except dg.DagsterExecutionInterruptedError as interrupt:
-            raise RunCanceled(self.stream, metadata_of_events(instance, run_id)) from interrupt
-        except KeyboardInterrupt:  # before Dagster has installed its own signal handler
+        except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as interrupt:
+            # Outside of a graceful stop, Dagster has no handler for signals, or takes them for failures.
             run = instance.get_run_by_id(run_id)
-            if run is not None and not run.is_finished:
+            if run is not None and (run.is_failure or not run.is_finished):
                 instance.report_run_canceled(run, "The command was interrupted.")
-            raise
+            if isinstance(interrupt, KeyboardInterrupt):
+                raise
+            raise RunCanceled(self.stream, metadata_of_events(instance, run_id)) from interrupt
         return metadata_of_events(instance, run_id)
 
 

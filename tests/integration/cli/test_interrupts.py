@@ -19,6 +19,20 @@ def stream_with_record(kinesis, stream) -> None:
     kinesis.put_record(StreamName=stream, PartitionKey="k", Data=b"abc")
 
 
+def dagster_home(folder: Path) -> Path:
+    """Create the folder of a Dagster instance."""
+    home = folder / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}")
+    return home
+
+
+def statuses_in(home: Path) -> set[dg.DagsterRunStatus]:
+    """Return the statuses of the runs of an instance."""
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        return {run.status for run in instance.get_runs()}
+
+
 def non_empty_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line]
 
@@ -45,9 +59,7 @@ def test_an_interrupt_that_python_discards_ends_the_command_nevertheless(stream_
 def interrupted(kinesis, settings, tmp_path_factory):
     """A run that was interrupted while Spark started: how it ended, where it paused, and its instance."""
     folder = tmp_path_factory.mktemp("interrupted")
-    home = folder / "home"
-    home.mkdir()
-    (home / "dagster.yaml").write_text("telemetry: {enabled: false}")
+    home = dagster_home(folder)
     kinesis.create_stream(StreamName=folder.name, ShardCount=1)
     kinesis.put_record(StreamName=folder.name, PartitionKey="k", Data=b"abc")
     place = ["--table", str(folder / "table"), "--endpoint-url", str(settings.endpoint_url)]
@@ -72,18 +84,25 @@ def test_an_interrupt_ends_the_java_process_that_is_starting(interrupted):
     assert not java.exists() or java.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_an_interrupted_run_is_finished_in_its_instance(interrupted):
+def test_an_interrupted_run_ends_as_canceled(interrupted):
     _, _, home = interrupted
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        assert all(run.is_finished for run in instance.get_runs())
+    assert statuses_in(home) <= {dg.DagsterRunStatus.CANCELED}  # none if it had not begun
 
 
+@pytest.mark.parametrize(
+    ("command", "options"), [("replay", ["--from", "TRIM_HORIZON"]), ("catch-up", ["--apply"])], ids=str
+)
 @pytest.mark.usefixtures("stream_with_record")
-def test_an_interrupted_replay_prints_no_traceback(stream_options, tmp_path, cli):
+def test_an_interrupted_job_ends_as_canceled_without_a_traceback(
+    stream_options, tmp_path, cli, command, options
+):
     assert cli("run", *stream_options).exit_code == 0
-    done = PausePoint.of_spark(tmp_path).interrupt("replay", *stream_options, "--from", "TRIM_HORIZON")
+    home = dagster_home(tmp_path)
+    starting = PausePoint.of_spark(tmp_path)
+    done = starting.interrupt(command, *stream_options, *options, DAGSTER_HOME=str(home))
     assert done.returncode in {1, INTERRUPTED}
     assert "Traceback" not in done.stderr
+    assert statuses_in(home) <= {dg.DagsterRunStatus.CANCELED}  # none if it had not begun
 
 
 def test_an_interrupted_demo_prints_where_its_table_is(tmp_path):

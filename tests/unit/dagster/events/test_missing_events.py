@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
+from kinesis_assets.dagster import dagster_internals
 from kinesis_assets.dagster.sensor import sensor
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.commit_ids import new_id
@@ -154,6 +155,32 @@ def test_a_tick_that_is_killed_before_its_cursor_is_kept_adds_no_event_twice(sou
     assert [facts["shard"] for facts in daemon.materializations()] == [A, B, A]
     daemon.tick()
     assert [facts["shard"] for facts in daemon.materializations()] == [A, B, A]
+
+
+def test_a_tick_that_is_killed_between_two_batches_of_events_adds_no_event_twice(source, daemon, monkeypatch):
+    stores = []
+
+    def die_after_the_first(batch):
+        if stores:
+            raise SystemExit
+        stores.append(batch)
+        store(batch)
+
+    source.create(2)
+    source.put(A, 3)
+    source.put(B, 4)
+    daemon.tick()
+    daemon.commit([A, B], None)
+    storage = daemon.instance.event_log_storage
+    store = storage.store_event_batch
+    with monkeypatch.context() as patch:
+        patch.setattr(dagster_internals, "EVENTS_OF_A_BATCH", 1)
+        patch.setattr(storage, "store_event_batch", die_after_the_first)
+        with pytest.raises(SystemExit):
+            daemon.tick()
+    assert [facts["shard"] for facts in daemon.materializations()] == [A]
+    daemon.tick()
+    assert sorted(facts["shard"] for facts in daemon.materializations()) == [A, B]
 
 
 def test_the_latest_event_is_that_of_the_stream_after_events_were_added(source, daemon):
