@@ -65,7 +65,7 @@ def land(pipeline: Pipeline, records: int) -> None:
     ("kind", "when"),
     [
         (APPENDED, "before"),
-        (APPENDED, "after"),
+        pytest.param(APPENDED, "after", marks=pytest.mark.thorough),
         pytest.param(UPSERTED, "before", marks=pytest.mark.thorough),
     ],
     ids=str,

@@ -41,13 +41,10 @@ if TYPE_CHECKING:
     from chaos.derived.shapes import Shape
     from support.bench import Bench
 
-pytestmark = pytest.mark.any_format
+pytestmark = [pytest.mark.any_format, pytest.mark.thorough]
 
 HISTORIES = int(os.environ.get("DERIVED_HISTORIES", "1"))
 STEPS_OF_A_HISTORY = 8
-
-MOST = {"Debezium"}
-"""The shapes that `make test-all` tests."""
 
 DIVISIONS = {"in any steps": 1, "in one step": MAX_BYTES, "a commit a step": 1, "rebuilt": MAX_BYTES}
 """The size of the last steps of each table, in bytes."""
@@ -224,10 +221,7 @@ def history(spark: SparkSession, bench: Bench, tmp_path: Path, shape: str, seed:
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
-@pytest.mark.parametrize(
-    "shape",
-    [pytest.param(shape, marks=() if shape in MOST else pytest.mark.thorough) for shape in SHAPES],
-)
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_table_is_the_same_in_any_division_of_its_source_into_steps(history: History) -> None:
     failures: list[Exception] = []
     with ContinuousDerivations(

@@ -33,6 +33,7 @@ def full_disk(tmp_path):
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+@pytest.mark.thorough
 def test_a_session_sends_modules_of_its_own(cluster, shout):
     assert shout(cluster.config) == "7!"
 

@@ -64,6 +64,7 @@ def test_records_for_which_expressions_fail_are_kept_with_the_expression_and_the
     assert commit.bad_records == len(POISON)
 
 
+@pytest.mark.thorough
 def test_the_arguments_of_a_generator_are_an_expression_too(typed):
     generator = "explode_outer(array(CAST(at AS DATE), NULL)) AS day"
     typed.consume(GOOD[0], event(2, at=")'"), schema=SCHEMA, select=["id", generator])
@@ -147,6 +148,7 @@ def test_a_record_for_which_a_generator_returns_no_row_is_no_bad_record_beside_o
     assert typed.values("id", "data") == [(3, None), (None, FAILING)]
 
 
+@pytest.mark.thorough
 def test_a_record_for_which_a_generator_returns_no_row_is_not_separated(typed):
     separate = {**EXPLODED, "on_bad_record": "separate"}
     typed.consume(EMPTY, FAILING, event(3, list=["a"]), **separate)

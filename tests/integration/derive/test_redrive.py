@@ -86,7 +86,7 @@ class Redriven:
 @pytest.mark.parametrize(
     ("apart", "taken_over"),
     [
-        pytest.param(False, False, id="keep"),
+        pytest.param(False, False, id="keep", marks=pytest.mark.thorough),
         pytest.param(True, False, id="separate, not taken over yet", marks=pytest.mark.thorough),
         pytest.param(True, True, id="separate"),
     ],

@@ -86,6 +86,7 @@ def test_a_row_that_is_newer_or_equal_inserts_a_deleted_key_again(consume):
     assert consume(event(1, 5, 11), event(2, 4, 21)) == [(1, 10), (2, 20), (3, 30)]
 
 
+@pytest.mark.thorough
 def test_a_row_stays_that_is_equal_to_the_deletion_after_which_it_was_inserted(consume, remembering):
     """Compared by their values, the deletion would be greater: the JSON text of a map is less than none."""
 

@@ -63,6 +63,7 @@ def test_rows_are_appended_to_the_folders_of_their_partitions(bench: Bench, newe
     assert newest.values("id", "item") == [(1, "a/b=c d"), (2, "e")]
 
 
+@pytest.mark.thorough
 def test_a_roll_up_of_a_derived_table_follows_its_upserts(
     bench: Bench, newest: DerivedBench, revenue: DerivedBench
 ) -> None:

@@ -78,6 +78,7 @@ def test_of_processes_on_one_shard_one_commits_each_round(lake: str, racers: Pro
     assert_rows_are_what_positions_say(table)
 
 
+@pytest.mark.thorough
 def test_processes_on_different_shards_all_commit_each_round(lake: str, racers: ProcessPoolExecutor) -> None:
     table, names = PositionedTable(f"{lake}/raw"), ["a", "b", "c", "d"]
     freeze_all(table, shards(*names))
