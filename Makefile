@@ -125,7 +125,8 @@ ONE_KILL := (not after_a_killed_run or appended-before)
 # depend on the store. A run and a derivation are killed once each: where, does not either.
 bucket: $(READY)
 	@echo "Contract tests on an S3 server"
-	@$(MEMORY) STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile -k 'not table_on_s3 and not rolled-up and not time_zone and not equal_rows and $(ONE_KILL)' \
+	@$(MEMORY) STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile \
+		-k 'not table_on_s3 and not rolled-up and not time_zone and not equal_rows and not failed_run and not repeated_run and $(ONE_KILL)' \
 		$(patsubst %,tests/contract/test_%.py,atomic exactly_once exactly_once_downstream \
 		exactly_once_in_continuous_runs graceful_stop identity one_winner replay) \
 		tests/contract/test_no_silent_loss.py::test_a_restored_table_fails_the_run_until_it_is_replayed_and_adopted
@@ -152,7 +153,7 @@ COMPUTED := $(patsubst %,tests/integration/derive/test_%.py,redrive rollup rows_
 iceberg: $(READY)
 	@echo "Contract and chaos tests on Iceberg tables"
 	@$(MEMORY) FORMAT=iceberg $(BIN)/pytest -q -n 2 --dist loadfile $(MOST_TESTS) \
-		-k '($(ONE_KILL) or crash_matrix) and not two_processes and not time_zone' $(patsubst %,tests/contract/test_%.py,atomic \
+		-k '($(ONE_KILL) or crash_matrix) and not two_processes and not time_zone and not repeated_run' $(patsubst %,tests/contract/test_%.py,atomic \
 		exactly_once_downstream exactly_once_in_continuous_runs graceful_stop isolation_of_failures one_winner replay) \
 		$(patsubst %,tests/chaos/faults/test_%.py,crash_matrix crash_matrix_of_continuous_runs fencing \
 		killed_operations paused_runs) tests/chaos/property/test_histories.py tests/chaos/test_races.py \

@@ -227,6 +227,7 @@ def is_advice(module: str, text: str) -> bool:
     return bool(COMMAND.search(text) or of_check)
 
 
+@pytest.mark.slow
 def test_each_advice_names_the_test_that_follows_it():
     advice = [(module, text) for module, text in texts() if is_advice(module, text)]
     assert len(advice) > 40

@@ -73,6 +73,7 @@ def materialize(instance: dg.DagsterInstance, asset: dg.AssetsDefinition, **reso
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["nothing", "_metadata_accumulator"])
 def test_metadata_is_added_to_each_partition(instance, caplog, missing):
     class Manager(dg.IOManager):
@@ -229,6 +230,7 @@ def assert_own_milliseconds(instance: dg.DagsterInstance, count: int) -> None:
     assert times == sorted(times)
 
 
+@pytest.mark.slow
 def test_each_event_that_a_run_reports_has_its_own_millisecond(any_instance):
     @dg.asset(key=KEY, output_required=False, partitions_def=dg.StaticPartitionsDefinition(SHARDS))
     def letters(context):
@@ -245,6 +247,7 @@ def test_each_event_that_a_run_reports_has_its_own_millisecond(any_instance):
     assert_own_milliseconds(any_instance, len(SHARDS) + 2)
 
 
+@pytest.mark.slow
 def test_each_event_that_dagster_reports_for_an_output_has_its_own_millisecond(any_instance, monkeypatch):
     monkeypatch.setenv("DAGSTER_EVENT_BATCH_SIZE", "100")
 
@@ -259,6 +262,7 @@ def test_each_event_that_dagster_reports_for_an_output_has_its_own_millisecond(a
     assert_own_milliseconds(any_instance, len(SHARDS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["nothing", "event_log_storage"])
 def test_each_event_outside_of_runs_has_its_own_millisecond(any_instance, caplog, missing):
     events = [materialization_of(shard, 1) for shard in SHARDS]

@@ -32,6 +32,7 @@ PARTITIONS = (
 """Each kind of partition of each kind of column, in some tables."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition_by", PARTITIONS, ids=lambda each: each[0])
 def test_each_reader_finds_the_same_rows_with_a_filter_as_without_one(tmp_path, partition_by):
     table = Partitioned(tmp_path, *partition_by)

@@ -145,6 +145,7 @@ def test_a_service_that_cannot_be_reached_is_reported(opened):
     assert "127.0.0.1:9" in replace(reads, settings=settings)()
 
 
+@pytest.mark.slow
 def test_a_response_is_awaited_as_long_as_by_a_run(opened, faults):
     opened.set_timing(read_timeout=0.2)
     faults.stall("GetRecords")

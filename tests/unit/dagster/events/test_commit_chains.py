@@ -101,6 +101,7 @@ def test_a_search_adds_a_limited_number_of_events(daemon, chain):
     assert again == [5, 6, 7, 8]
 
 
+@pytest.mark.slow
 def test_events_of_a_commit_of_many_shards_are_added_in_several_searches(daemon, chain):
     chain = with_shards({1: chain[1]}, 2 * MAX_EVENTS + 1)
     added, done = [], ComparisonProgress()

@@ -48,6 +48,7 @@ async def fails():
 # Order and turns
 
 
+@pytest.mark.slow
 def test_coroutines_start_in_the_given_order():
     events, turns = [], Turns(2)
     turns.run([pausing(turns, events, name) for name in "dacb"])
@@ -271,6 +272,7 @@ def test_an_interrupt_ends_a_run_after_its_coroutines_wherever_it_arrives():
     assert set(threading.enumerate()) <= threads
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interrupting")
 def test_an_interrupt_ends_an_iteration_and_its_generator():
     ended = []
