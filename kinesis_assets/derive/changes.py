@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType
 
 from kinesis_assets.derive.bad_records import without_records
-from kinesis_assets.derive.data_files import PLACE, RecordCounts
+from kinesis_assets.derive.data_files import RECORD_ID, RecordCounts
 from kinesis_assets.derive.derivation import CheckedRows, Rollup, Router, Upsert
 from kinesis_assets.derive.read import read, shuffle_tasks, with_null_for_empty
 from kinesis_assets.derive.rollup import group_changes
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def counted(rows: DataFrame, error_column: str) -> RecordCounts:
     """Let Spark count records, in a job. The arguments are those of `data_files.counts_of`."""
-    names = [name for name in dict.fromkeys((*PLACE, error_column)) if name in rows.columns]
+    names = [name for name in dict.fromkeys((*RECORD_ID, error_column)) if name in rows.columns]
     error = F.col(error_column)
     reason = F.concat_ws(": ", *(F.col(name).cast("string") for name in names))
     found = rows.agg(F.count(F.lit(1)), F.count(error), F.min(F.when(error.isNotNull(), reason))).collect()

@@ -32,7 +32,7 @@ from kinesis_assets.table.commits.commit_loop import commit_until_known, find_co
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kinesis_assets.derive.commit_entry import Definition, Expiry, Redriven, RememberedDeletions
+    from kinesis_assets.derive.commit_entry import Definition, ExpiredRows, Redriven, RememberedDeletions
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
@@ -66,7 +66,7 @@ def commit(
     consumed: int | None = None,
     deletions: RememberedDeletions | None = None,
     maintains: bool = False,
-    expiry: Expiry | None = None,
+    expiry: ExpiredRows | None = None,
     by: str | None = None,
 ) -> DerivedCommit:
     """Commit an attempt's files and its position in the source, both or neither.

@@ -125,7 +125,7 @@ class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: int = 0
 
 
-class Expiry(msgspec.Struct, frozen=True):
+class ExpiredRows(msgspec.Struct, frozen=True):
     """The rows that a maintenance deletes because of their age.
 
     Attributes:

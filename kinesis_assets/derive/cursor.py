@@ -63,7 +63,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             ) from None
 
 
-class Records(NamedTuple):
+class BatchRecords(NamedTuple):
     """Records of a shard that a batch of a raw table has.
 
     Attributes:
@@ -112,7 +112,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     without: frozenset[int] = frozenset()
     above: int = -1
     through: int | None = None
-    without_records: tuple[Records, ...] = ()
+    without_records: tuple[BatchRecords, ...] = ()
 
     def may_include(self, first: int | None, last: int | None) -> bool:
         """Return whether a file may have selected rows.

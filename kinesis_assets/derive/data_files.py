@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
-PLACE = ("shard_id", "sequence_number")
+RECORD_ID = ("shard_id", "sequence_number")
 """The columns that say which record it is, where rows have them."""
 
 _EXAMPLE_CHARACTERS = 500
@@ -70,7 +70,7 @@ def counts_of(batch: pa.RecordBatch, error_column: str) -> RecordCounts:
     if not errors:
         return RecordCounts(batch.num_rows)
     first = pc.index(is_error, True).as_py()
-    names = [name for name in dict.fromkeys((*PLACE, error_column)) if name in batch.schema.names]
+    names = [name for name in dict.fromkeys((*RECORD_ID, error_column)) if name in batch.schema.names]
     found = (batch[name][first].as_py() for name in names)
     example = ": ".join(str(value) for value in found if value is not None)
     return RecordCounts(batch.num_rows, errors, example[:_EXAMPLE_CHARACTERS])

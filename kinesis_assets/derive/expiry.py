@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.commit import commit, until_not_overtaken
-from kinesis_assets.derive.commit_entry import Expiry, Floor
+from kinesis_assets.derive.commit_entry import ExpiredRows, Floor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest
 from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.derive.read import rows_of_file
@@ -239,7 +239,7 @@ def _done_or_left(
                 definition=newest.definition,
                 consumed=newest.consumed,
                 maintains=True,
-                expiry=Expiry(
+                expiry=ExpiredRows(
                     Floor(floor.column, first, before.rows + deleted.total()), deleted.total(), batches
                 ),
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from kinesis_assets.derive.data_files import PLACE
+from kinesis_assets.derive.data_files import RECORD_ID
 from kinesis_assets.derive.derivation import CheckedRows, Upsert
 from kinesis_assets.derive.upsert import all_present
 from kinesis_assets.errors import LandingFailed
@@ -58,7 +58,7 @@ def _failing_record(spark: SparkSession, source: Source, rows: NewRows, derivati
     First the files of a step are halved, then the records of one file, so that all jobs together read little
     more than twice the step and some times a file.
     """
-    if not {*PLACE} <= {field["name"] for field in source.schema["fields"]}:
+    if not {*RECORD_ID} <= {field["name"] for field in source.schema["fields"]}:
         return None
     files = list(rows.files)
     while len(files) > 1:
@@ -66,9 +66,9 @@ def _failing_record(spark: SparkSession, source: Source, rows: NewRows, derivati
         if not _fails(replace(rows, files=files).read(spark), derivation):
             files = whole[len(files) :]
     suspects = replace(rows, files=files).read(spark)
-    part = F.xxhash64(*PLACE)
+    part = F.xxhash64(*RECORD_ID)
     for bit in range(_HALVINGS):
-        places = suspects.select(*PLACE).distinct().limit(2).collect()
+        places = suspects.select(*RECORD_ID).distinct().limit(2).collect()
         if len(places) < 2:  # noqa: PLR2004  # one is left
             return ": ".join(map(str, places[0])) if places and _fails(suspects, derivation) else None
         in_half = F.shiftrightunsigned(part, bit).bitwiseAND(F.lit(1)) == 0

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
-from kinesis_assets.derive.cursor import RECORD_COLUMNS, Records, Selection
+from kinesis_assets.derive.cursor import RECORD_COLUMNS, BatchRecords, Selection
 from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.errors import (
@@ -103,9 +103,9 @@ def _missing(source: Source, commit: SourceCommit, commits: Sequence[SourceCommi
     """
     later = [each.batch_id for each in commits if each.amends and each.rows and each.id > commit.id]
     for shard_id, range_ in commit.ranges.items():
-        found = _records(source, [Records(commit.batch_id, shard_id, *range_.places)]).total()
+        found = _records(source, [BatchRecords(commit.batch_id, shard_id, *range_.places)]).total()
         if found < range_.rows:
-            again = _records(source, [Records(batch_id, shard_id, *range_.places) for batch_id in later])
+            again = _records(source, [BatchRecords(batch_id, shard_id, *range_.places) for batch_id in later])
             yield Missing(commit, shard_id, range_.rows - found, again)
 
 
@@ -161,14 +161,14 @@ def _may_have_expired(source: Source, missing: Missing, floor: date) -> bool:
         return through is None or through.astimezone(UTC).date() < floor
 
     def has(number: int) -> bool:
-        record = Records(commit.batch_id, shard_id, (number, -1), (number, inf))
+        record = BatchRecords(commit.batch_id, shard_id, (number, -1), (number, inf))
         return bool(_records(source, [record]))
 
     first, last = range_.numbers
     return has(last) and not has(first)
 
 
-def rows_added_again(source: Source, again: Sequence[Records]) -> list[DeletedRows]:
+def rows_added_again(source: Source, again: Sequence[BatchRecords]) -> list[DeletedRows]:
     """Return the number of records that were added again, for each batch."""
     counts = _records(source, again)
     return [
@@ -193,13 +193,15 @@ def _by_batch(
     return _counted(source, Selection(only=frozenset(commit.batch_id for commit in commits)))
 
 
-def _records(source: Source, records: Sequence[Records]) -> Counter[int]:
+def _records(source: Source, records: Sequence[BatchRecords]) -> Counter[int]:
     """Return the number of rows of a raw table that are some records, by batch id."""
     batch_ids = frozenset(each.batch_id for each in records)
     return _counted(source, Selection(only=batch_ids), records) if records else Counter()
 
 
-def _counted(source: Source, selection: Selection, records: Sequence[Records] | None = None) -> Counter[int]:
+def _counted(
+    source: Source, selection: Selection, records: Sequence[BatchRecords] | None = None
+) -> Counter[int]:
     """Return the number of selected rows of a raw table, by batch id.
 
     Args:

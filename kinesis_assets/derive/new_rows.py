@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_assets.derive.cursor import Cursor, Records
+    from kinesis_assets.derive.cursor import BatchRecords, Cursor
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.losses import Missing
     from kinesis_assets.derive.source import RankedFile, Source, SourceCommit
@@ -72,7 +72,7 @@ class NewRows:
     more: bool
     replaced: Sequence[TableFile] = ()
     lost: Sequence[DeletedRows] = ()
-    again: Sequence[Records] = ()
+    again: Sequence[BatchRecords] = ()
 
     @property
     def table(self) -> str:

@@ -20,7 +20,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Records
+from kinesis_assets.derive.cursor import RECORD_COLUMNS, BatchRecords, Cursor
 from kinesis_assets.derive.source import Source, SourceCommit, commits_missing, of_amendment
 from kinesis_assets.errors import PositionsUnreadable, TableUnsuitable
 from kinesis_assets.kinesis.position import PositionKind
@@ -139,7 +139,7 @@ class RawSource(Source):
         """The first arrival date of the rows that the table keeps; None if it keeps all."""
         return None if self._amendment is None else self._amendment.floor
 
-    def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[Records, ...]:
+    def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[BatchRecords, ...]:
         """Return the records that commits added again, see `Source`."""
         if self._positions is None or cursor.commit is None:
             return ()
@@ -204,14 +204,14 @@ class ConsumedRecords:
         self._identity = identity
         self._cursor = cursor
 
-    def among(self, batch_id: int, ranges: Mapping[str, RangeStats]) -> tuple[Records, ...]:
+    def among(self, batch_id: int, ranges: Mapping[str, RangeStats]) -> tuple[BatchRecords, ...]:
         """Return the records that an amendment added, without those that were provably never consumed."""
         found = []
         for shard_id, stats in ranges.items():
             parts = _without([stats.places], self._not_read(shard_id))
             if parts and (first := self._first_read(shard_id)) is not None:
                 parts = _without(parts, _without([(_START, first)], self._filled(shard_id)))
-            found += [Records(batch_id, shard_id, *part) for part in parts]
+            found += [BatchRecords(batch_id, shard_id, *part) for part in parts]
         return tuple(found)
 
     def _not_read(self, shard_id: str) -> list[_Part]:

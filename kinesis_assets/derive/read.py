@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_assets.derive.cursor import Records
+    from kinesis_assets.derive.cursor import BatchRecords
     from kinesis_assets.derive.row_order import RowOrder
     from kinesis_assets.spark.arrow_steps import ArrowStep
     from kinesis_assets.table.data_file import TableFile
@@ -225,7 +225,7 @@ def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) ->
     return pc.and_(selected, _without(batch, left_out, batch_column)) if left_out else selected
 
 
-def _without(batch: pa.RecordBatch, left_out: Sequence[Records], batch_column: str) -> pa.BooleanArray:
+def _without(batch: pa.RecordBatch, left_out: Sequence[BatchRecords], batch_column: str) -> pa.BooleanArray:
     """Return for each row whether it is of none of these records."""
     rows = zip(*(batch[name].to_pylist() for name in (batch_column, *RECORD_COLUMNS)), strict=True)
     kept = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from kinesis_assets.derive.commit_entry import ReplacedFile
-    from kinesis_assets.derive.cursor import Records
+    from kinesis_assets.derive.cursor import BatchRecords
     from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.range_stats import RangeStats
@@ -201,7 +201,7 @@ class Source(ABC):
         """Return the batch ids of the commits that are recorded, oldest first, after all that are not."""
         return ()
 
-    def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[Records, ...]:
+    def added_again(self, cursor: Cursor, commits: Sequence[SourceCommit]) -> tuple[BatchRecords, ...]:
         """Return the records that commits after a cursor added again, and its consumer may have consumed."""
         del cursor, commits
         return ()

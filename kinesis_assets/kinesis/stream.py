@@ -63,6 +63,11 @@ class StreamSummary:
     on_demand: bool | None = None
     record_distribution: str | None = None
 
+    @property
+    def oldest_kept(self) -> datetime:
+        """The time before which records have expired, by the service's clock and the stream's retention."""
+        return self.service_time - timedelta(hours=self.retention_hours)
+
     def with_earlier_time(self, date: datetime) -> StreamSummary:
         """Return this summary with the earlier one of its own time and the time of the next response.
 

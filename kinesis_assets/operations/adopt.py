@@ -11,7 +11,6 @@ removes the rows after the new position, and a restore of an older version adds 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -198,8 +197,7 @@ def _with_all_unexpired(
     """
     listing, missing = confirmed_listing(client, listing, rows)
     summary = listing.summary
-    since = summary.service_time - timedelta(hours=summary.retention_hours)
-    if unexpired := [shard_id for shard_id in missing if rows[shard_id].last_arrival > since]:
+    if unexpired := [shard_id for shard_id in missing if rows[shard_id].last_arrival > summary.oldest_kept]:
         raise ShardListIncomplete(
             client.stream,
             f"ListShards left out {', '.join(unexpired)}, of which the table has rows of the last "

@@ -14,7 +14,6 @@ stream no longer lists, no record can be read again.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -129,7 +128,7 @@ def _step(
 ) -> tuple[ReplayResult, dict[str, ShardError]]:
     """Read the gaps of each shard for a limited time, and record what is added and what is lost."""
     listing = list_shards(client)
-    oldest = listing.summary.service_time - timedelta(hours=listing.summary.retention_hours)
+    oldest = listing.summary.oldest_kept
     first = {
         shard_id: readable[0]
         for shard_id, each in gaps.items()
@@ -233,7 +232,7 @@ def lost_parts(
         outcomes: What was read to fill them, by shard id.
     """
     listed = {shard.shard_id: shard for shard in listing.shards}
-    oldest = listing.summary.service_time - timedelta(hours=listing.summary.retention_hours)
+    oldest = listing.summary.oldest_kept
     lost: dict[str, dict[Gap, Parts]] = {}
     errors: dict[str, ShardError] = {}
     for shard_id in gaps.keys() & listed.keys():
@@ -388,9 +387,8 @@ def expired_gaps(
 def _has_expired(shard_id: str, shard: ShardPosition, gaps: Iterable[Gap], listing: StreamListing) -> bool:
     """Whether a list lacks a shard, and all records of its gaps are older than the stream's retention."""
     summary = listing.summary
-    oldest = summary.service_time - timedelta(hours=summary.retention_hours)
     return (
         all(each.shard_id != shard_id for each in listing.shards)
         and not is_left_out(shard, summary, whole=True)  # `StreamClient.listing` checks that
-        and all(gap.until <= oldest for gap in gaps)
+        and all(gap.until <= summary.oldest_kept for gap in gaps)
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
-    from kinesis_assets.table.snapshot import TableFiles, TableSnapshot
+    from kinesis_assets.table.snapshot import ChainedTable, TableSnapshot
 
 DESCRIPTION = "Kinesis records as received, with the positions up to which they are in the table."
 """The description of a new table."""
@@ -49,7 +49,7 @@ class TableFormat(ABC):
         """
 
 
-RawFormat = Callable[["TableFiles"], TableFormat]
+RawFormat = Callable[["ChainedTable"], TableFormat]
 """Returns the format of a raw table."""
 
 

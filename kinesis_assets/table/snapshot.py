@@ -78,7 +78,7 @@ class Pointers:
 class TableSnapshot(ReadableVersion):
     """One version of a raw table. A commit onto it is refused if another one has moved a pointer since."""
 
-    table: TableFiles
+    table: ChainedTable
 
     @property
     def registrable(self) -> TableVersion | None:
@@ -323,8 +323,8 @@ class TableSnapshot(ReadableVersion):
         ]
 
 
-class TableFiles(StoredTable):
-    """A table with the files that its log points at, which are cached."""
+class ChainedTable(StoredTable):
+    """A table with the chains of files that its log points at, which are cached."""
 
     def __init__(
         self, uri: str, policy: TablePolicy = TablePolicy(), role: AssumedRole | None = None

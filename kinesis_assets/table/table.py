@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.table.delta.raw_table import DeltaFormat
 from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.snapshot import TableFiles
+from kinesis_assets.table.snapshot import ChainedTable
 from kinesis_assets.table.store.suitability import require_writable
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.snapshot import TableSnapshot
 
 
-class PositionedTable(TableFiles):
+class PositionedTable(ChainedTable):
     """A table with a stream's records and the positions up to which it contains them.
 
     Args:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.format import RawFormat
     from kinesis_assets.table.format import TableFormat as OpenFormat
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
-    from kinesis_assets.table.snapshot import TableFiles
+    from kinesis_assets.table.snapshot import ChainedTable
 
     FormatOf = Callable[[AwsSettings], DerivedIn | None]
     """Returns the format of a derived table; None for Delta Lake."""
@@ -166,7 +166,7 @@ class DerivedTableFormat(TableInFormat):
 
 
 def _iceberg_format(
-    settings: RawTableFormat, asset: str, aws_settings: AwsSettings, table: TableFiles
+    settings: RawTableFormat, asset: str, aws_settings: AwsSettings, table: ChainedTable
 ) -> OpenFormat:
     from kinesis_assets.table.iceberg.raw_table import IcebergFormat  # noqa: PLC0415  # loads pyiceberg
 

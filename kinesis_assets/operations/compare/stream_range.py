@@ -215,7 +215,7 @@ def _checked(
 
 def _refuse_invalid(summary: StreamSummary, shard_id: str, start: Position, end: Position) -> None:
     name = summary.identity.name
-    oldest = summary.service_time - timedelta(hours=summary.retention_hours)
+    oldest = summary.oldest_kept
     time, until = start.timestamp, end.timestamp
     numbers = start.sequence_number, end.sequence_number
     is_empty = time is not None and until is not None and until <= time
@@ -251,7 +251,7 @@ def _compared(
     if up_to is not None:
         last_number = msgspec.structs.replace(up_to, sub_sequence_number=None)
     if margin is not None:
-        oldest = now - timedelta(hours=summary.retention_hours)
+        oldest = summary.oldest_kept
         if start.timestamp is not None:
             first = Position.at_timestamp(max(start.timestamp - margin, min(oldest, start.timestamp)))
         last = min(end.timestamp + margin, now) if end.timestamp is not None and not latest else now

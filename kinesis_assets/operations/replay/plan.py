@@ -127,7 +127,7 @@ def _plan(
         {shard_id: window.starts.get(shard_id, window.start) for shard_id in requested if shard_id in listed},
     )
     amendment = snapshot.amendment(listing.summary.identity)
-    oldest = now - timedelta(hours=listing.summary.retention_hours)
+    oldest = listing.summary.oldest_kept
     floor = _floor(amendment)
     start = _clipped_start(window, floor, oldest)
     not_before = max(start.timestamp or oldest - _RETENTION_MARGIN, floor or _LONG_AGO)

@@ -69,7 +69,7 @@ def read_target(client: StreamClient, shard: Shard, summary: StreamSummary, posi
         ReadFailed: A call failed after bounded retries.
         ShardStalled: The reads returned neither a record nor the end of the shard.
     """
-    horizon = summary.service_time - timedelta(hours=summary.retention_hours) + TIME_TO_READ
+    horizon = summary.oldest_kept + TIME_TO_READ
     start = Position(PositionKind.TRIM_HORIZON)
     if horizon > summary.identity.created:
         start = Position.at_timestamp(horizon)
@@ -103,7 +103,7 @@ def newest_target(
     Raises what `read_target` raises.
     """
     now = summary.service_time
-    oldest = now - timedelta(hours=summary.retention_hours)
+    oldest = summary.oldest_kept
     end = oldest if complete_until is None else max(oldest, complete_until)
     age = SETTLED
     while True:

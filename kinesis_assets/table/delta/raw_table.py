@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.log import LogEntry, Rewrite
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import RowPredicate
-    from kinesis_assets.table.snapshot import Pointers, TableFiles
+    from kinesis_assets.table.snapshot import ChainedTable, Pointers
 
 # Sequence numbers are stored as text. Texts of the same length sort as numbers do.
 _NUMBERS = """
@@ -66,9 +66,9 @@ _NUMBERS = """
 class DeltaSnapshot(TableVersion, TableSnapshot):
     """One version of a raw Delta table."""
 
-    table: TableFiles
+    table: ChainedTable
 
-    def __init__(self, table: TableFiles, delta: DeltaTable, log: RewriteLog) -> None:
+    def __init__(self, table: ChainedTable, delta: DeltaTable, log: RewriteLog) -> None:
         super().__init__(table, delta)
         self._log = log
 
@@ -285,7 +285,7 @@ def accept_null(delta: DeltaTable) -> None:
 class DeltaFormat(TableFormat):
     """Raw tables in the format Delta Lake."""
 
-    def __init__(self, table: TableFiles) -> None:
+    def __init__(self, table: ChainedTable) -> None:
         self._table = table
         self.rewrites = RewriteLog(table.uri, table.files)
 

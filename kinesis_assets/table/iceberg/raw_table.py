@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from kinesis_assets.table.log import Rewrite
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import RowPredicate
-    from kinesis_assets.table.snapshot import NewestRow, Pointers, TableFiles
+    from kinesis_assets.table.snapshot import ChainedTable, NewestRow, Pointers
 
 
 class IcebergSnapshot(IcebergVersion, TableSnapshot):
     """One version of a raw Iceberg table."""
 
-    table: TableFiles
+    table: ChainedTable
 
     @property
     def created(self) -> float:
@@ -108,7 +108,7 @@ class IcebergFormat(TableFormat):
 
     field_ids: ClassVar = True
 
-    def __init__(self, table: TableFiles, catalog: IcebergCatalog) -> None:
+    def __init__(self, table: ChainedTable, catalog: IcebergCatalog) -> None:
         self._table = table
         self._catalog = catalog
         self._in_catalog = TableInCatalog(table, catalog, POSITIONS_FOLDER)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.data_file import FileStats
     from kinesis_assets.table.row_predicates import RowPredicate
-    from kinesis_assets.table.snapshot import TableFiles
+    from kinesis_assets.table.snapshot import ChainedTable
 
 _KEYS = ["stream", "shard_id", "sequence_number", "sub_sequence_number", "approximate_arrival_timestamp"]
 _BATCH_ROWS = 16_384
@@ -35,7 +35,7 @@ _BATCH_ROWS = 16_384
 _OWN_COLUMNS = with_field_ids(FILE_SCHEMA)
 
 
-def _batches(table: TableFiles, path: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+def _batches(table: ChainedTable, path: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a data file.
 
     Args:
@@ -74,7 +74,7 @@ def _all_columns(uri: str, path: str, found: pa.Schema) -> pa.Schema:
     return pa.schema([*_OWN_COLUMNS, *others])
 
 
-def count_rows(table: TableFiles, files: Iterable[FileStats], predicate: RowPredicate) -> dict[str, int]:
+def count_rows(table: ChainedTable, files: Iterable[FileStats], predicate: RowPredicate) -> dict[str, int]:
     """Count the rows that match a predicate, by shard id."""
     found: Counter[str] = Counter()
     for file in filter(predicate.may_include, files):
@@ -83,7 +83,7 @@ def count_rows(table: TableFiles, files: Iterable[FileStats], predicate: RowPred
     return dict(found)
 
 
-def newest_rows(table: TableFiles, files: Iterable[FileStats]) -> Mapping[str, Mapping[str, NewestRow]]:
+def newest_rows(table: ChainedTable, files: Iterable[FileStats]) -> Mapping[str, Mapping[str, NewestRow]]:
     """Return the newest row of each shard, by stream name and shard id."""
     found: dict[str, dict[str, NewestRow]] = {}
     for file in files:
@@ -136,7 +136,7 @@ class Rewritten:
 
 
 def rewrite(
-    table: TableFiles, location: str, files: Iterable[FileStats], predicate: RowPredicate
+    table: ChainedTable, location: str, files: Iterable[FileStats], predicate: RowPredicate
 ) -> Rewritten:
     """Write the files with rows that match a predicate again, without these rows. No file is deleted.
 
@@ -158,14 +158,14 @@ def rewrite(
     return found
 
 
-def _copy(table: TableFiles, location: str, file: FileStats, predicate: RowPredicate) -> list[IcebergFile]:
+def _copy(table: ChainedTable, location: str, file: FileStats, predicate: RowPredicate) -> list[IcebergFile]:
     with _NewFiles(table, location, file.arrival_date.isoformat()) as files:
         for batch in _batches(table, file.path, None):
             files.write(batch.filter(pc.invert(predicate.matches(batch))))
     return files.written
 
 
-def merge(table: TableFiles, location: str, arrival_date: str, paths: Iterable[str]) -> list[IcebergFile]:
+def merge(table: ChainedTable, location: str, arrival_date: str, paths: Iterable[str]) -> list[IcebergFile]:
     """Write the rows of the files of a day to as few new files as their sizes allow. No file is deleted.
 
     Raises:
@@ -185,7 +185,7 @@ class _NewFiles:
         written: The files that are complete.
     """
 
-    def __init__(self, table: TableFiles, location: str, arrival_date: str) -> None:
+    def __init__(self, table: ChainedTable, location: str, arrival_date: str) -> None:
         self.written: list[IcebergFile] = []
         self._table = table
         self._layout = table.policy.data_files
@@ -231,7 +231,7 @@ class _NewFiles:
 class _NewFile:
     """A file that is being written."""
 
-    def __init__(self, table: TableFiles, arrival_date: str, schema: pa.Schema) -> None:
+    def __init__(self, table: ChainedTable, arrival_date: str, schema: pa.Schema) -> None:
         name = f"rewritten-{uuid4().hex}.{REWRITTEN_FILES.name}.parquet"
         self._path = f"arrival_date={arrival_date}/{name}"
         self._arrival_date = arrival_date

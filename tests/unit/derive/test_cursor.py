@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kinesis_assets.derive.cursor import Cursor, Records, Selection
+from kinesis_assets.derive.cursor import BatchRecords, Cursor, Selection
 from kinesis_assets.errors import InvalidInput
 
 ALL = Selection()
@@ -14,7 +14,7 @@ AFTER_4 = Selection(above=4)
 UP_TO_6 = Selection(through=6)
 SOME = Selection(only=frozenset({3, 8}))
 OTHERS = Selection(without=frozenset({5}))
-RECORDS = Records(7, "it's", (10, -1), (12, math.inf))
+RECORDS = BatchRecords(7, "it's", (10, -1), (12, math.inf))
 NOT_RECORDS = Selection(without_records=(RECORDS,))
 
 
@@ -112,7 +112,7 @@ def test_the_condition_in_sql_says_the_same(selection, condition):
     [((10, -1), "a (10 to 12)"), ((10, 0), "a (after 10 to 12)"), ((10, 5), "a (after 10 to 12)")],
 )
 def test_the_text_of_records_says_whether_the_first_is_included(after, text):
-    assert str(Records(7, "a", after, (12, math.inf))) == text
+    assert str(BatchRecords(7, "a", after, (12, math.inf))) == text
 
 
 def test_the_text_of_a_cursor_is_parsed_to_the_same_cursor():

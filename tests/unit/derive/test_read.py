@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.cursor import Records, Selection
+from kinesis_assets.derive.cursor import BatchRecords, Selection
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
 from kinesis_assets.table.data_file import TableFile
@@ -26,7 +26,7 @@ def test_rows_of_some_batches_are_read_from_a_file_with_text_in_views(tmp_path):
     rows = {"batch_id": [7, 7, 8], "shard_id": text, "sequence_number": text, "sub_sequence_number": [0] * 3}
     pq.write_table(pa.table(rows), tmp_path / "data.parquet")
     folder, file = TableFolder.at(str(tmp_path)), TableFile("data.parquet", 1, 3)
-    left_out = Records(7, "1", (0, -1), (1, 0))
+    left_out = BatchRecords(7, "1", (0, -1), (1, 0))
     selection = Selection(only=frozenset({7}), without_records=(left_out,))
     schema = pa.schema({"sequence_number": pa.string()})
     (batch,) = rows_of_file(folder.open(), file, schema, selection, "batch_id")
