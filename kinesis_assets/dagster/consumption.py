@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
 from kinesis_assets.dagster.events.metadata import exact_entry
-from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.policy import OnDeleted, Retention
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.format import DerivedIn, SourceFormat
-    from kinesis_assets.table.run_files.heartbeat import Heartbeat
 
 COMMIT_ID = "commit_id"
 """The id of the last commit that an event covers, among its exact values. It covers those that the same run
@@ -71,16 +68,13 @@ class Consumption:
     catalog: Mapping[str, str] = field(default_factory=dict)
     format: FormatOf | None = None
 
-    def heartbeat(self, context: dg.AssetExecutionContext) -> Heartbeat:
-        """Return the heartbeat of a step that consumes the source, see `end_dead_runs`."""
-        from kinesis_assets.table.run_files.heartbeat import Heartbeat  # noqa: PLC0415  # as below
-
-        # Each commit has an attempt of its own, so the step may take any time.
-        table = self.open_table(open_stream(context.resources, self.stream))
-        return Heartbeat(table, context.run.run_id, seconds=inf)
-
     def commits(
-        self, context: dg.AssetExecutionContext, key: dg.AssetKey, spark: SparkSession
+        self,
+        context: dg.AssetExecutionContext,
+        key: dg.AssetKey,
+        opened: OpenStream,
+        table: DerivedTable,
+        spark: SparkSession,
     ) -> Iterator[DerivedCommit]:
         """Consume what the source has now, and yield each commit. The executors are checked before the first.
 
@@ -89,8 +83,6 @@ class Consumption:
         from kinesis_assets.derive.run import derive  # noqa: PLC0415  # definitions open no table
         from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # as above
 
-        opened = open_stream(context.resources, self.stream)
-        table = self.open_table(opened)
         check_executors(spark, f"table {self.table}", table.folder)
         derivation = self.owned(key, definition_of(context, self.upstream), opened)
         return derive(spark, table, derivation, by=context.run.run_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
+from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
@@ -210,11 +211,14 @@ def _asset(
     def materialized(
         context: dg.AssetExecutionContext, opened: OpenStream, own: dg.AssetKey
     ) -> dg.MaterializeResult[Any]:
-        with consumption.heartbeat(context):
-            table = consumption.open_table(opened)
+        from kinesis_assets.table.run_files.heartbeat import Heartbeat  # noqa: PLC0415  # definitions open no table
+
+        table = consumption.open_table(opened)
+        # Each commit has an attempt of its own, so the step may take any time.
+        with Heartbeat(table, context.run.run_id, seconds=inf):
             progress = report_missing_events(context, opened, own, table)
             spark = opened.start_spark()
-            commits = list(consumption.commits(context, own, spark))
+            commits = list(consumption.commits(context, own, opened, table, spark))
             metadata, _ = metadata_after(progress, commits, totals_of_table(table))
             return dg.MaterializeResult(asset_key=own, metadata=metadata)
 

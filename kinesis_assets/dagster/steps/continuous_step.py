@@ -161,7 +161,8 @@ def _derivations(
     tables = _tables_of(context, stream.names)
     unreported = set(tables)  # tables with commits that may have no event
     progress: dict[dg.AssetKey, ComparisonProgress] = {}
-    totals = {key: RunningTotals(each.open_table(stream)) for key, each in tables.items()}
+    stored = {key: each.open_table(stream) for key, each in tables.items()}
+    totals = {key: RunningTotals(table) for key, table in stored.items()}
     checks: dict[dg.AssetKey, DerivedRunChecks] = {}
     for key, each in tables.items():
         table = CheckedTable.of(key, each, definition_of(context, each.upstream), stream)
@@ -169,10 +170,10 @@ def _derivations(
 
     def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
         if key in unreported:
-            progress[key] = report_missing_events(context, stream, key, consumption.open_table(stream))
+            progress[key] = report_missing_events(context, stream, key, stored[key])
             unreported.discard(key)
         with tagged(spark, _tag_of(context)):
-            for commit in consumption.commits(context, key, spark):
+            for commit in consumption.commits(context, key, stream, stored[key], spark):
                 unreported.add(key)
                 yield commit  # the caller reports it before it continues
                 if progress[key].through == commit.commit_id:  # no other run has committed before it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -53,10 +52,7 @@ def test_a_derived_table_has_the_role_of_its_stream() -> None:
     consumption = Consumption(
         manager.names, raw_key("clicks"), "s3://lake/orders", derivation, OnDeleted.FAIL, (), DerivedChecks()
     )
-    resources = SimpleNamespace(**{io_manager_key("clicks"): manager})
-    context: Any = SimpleNamespace(resources=resources, run=SimpleNamespace(run_id=RUN_ID))
-    table: Any = consumption.heartbeat(context)._table
-    assert table.folder.role == manager.opened.role
+    assert consumption.open_table(manager.opened).folder.role == manager.opened.role
 
 
 def test_a_run_is_in_the_name_of_its_sessions() -> None:
