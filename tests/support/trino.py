@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import subprocess
-import tarfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,7 +175,7 @@ def _install() -> None:
     fetch("Trino", "copy", artifact, f"-DoutputDirectory={BUILDS}")
     archive = BUILDS / f"trino-server-{VERSION}.tar.gz"
     unpacked = BUILDS / "unpacked"
-    with tarfile.open(archive) as content:
-        content.extractall(unpacked, filter="data")
+    unpacked.mkdir(exist_ok=True)
+    subprocess.run(["tar", "-xzf", archive, "-C", unpacked], check=True)
     (unpacked / f"trino-server-{VERSION}").rename(BUILDS / f"trino-server-{VERSION}")
     archive.unlink()
