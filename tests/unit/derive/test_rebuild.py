@@ -80,6 +80,7 @@ def test_a_table_that_only_remembers_deletions_forgets_them_before_it_gets_other
     assert table.snapshot().schema == schema("long")
 
 
+@pytest.mark.slow
 def test_no_table_is_created_in_the_folder_of_one_whose_log_was_deleted(tmp_path):
     PlainDerived(tmp_path / "orders").append((1, 10, "a"))
     shutil.rmtree(tmp_path / "orders" / "_delta_log")

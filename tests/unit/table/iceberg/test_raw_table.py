@@ -428,6 +428,7 @@ def test_a_catalog_entry_of_another_folder_is_refused(tmp_path):
         table_of("iceberg", str(tmp_path / "other"), WRITING).snapshot()
 
 
+@pytest.mark.slow
 def test_a_table_that_was_renamed_in_the_catalog_is_not_created_again(table):
     commit_more(table, a=2)
     catalog = iceberg_of(table).catalog
