@@ -302,6 +302,25 @@ def test_rows_that_expired_below_a_floor_that_was_consumed_before_are_reported_a
     assert "1 rows" in deleted
 
 
+@pytest.mark.parametrize(("later", "lost", "left"), [(0, 0, [2, 3]), (1, 1, [3])], ids=["consumed", "unread"])
+def test_rows_that_expire_between_the_first_steps_are_lost_only_if_they_were_not_consumed(
+    bench_of_today, later, lost, left
+):
+    bench = bench_of_today
+    bench.create()
+    bench.set_retention(hours=1000)
+    bench.later(hours=(36 - bench.now.hour) % 24)  # about noon, so that each one arrives on its own day
+    for number in (1, 2, 3):
+        land(bench, number)
+        bench.later(days=1)
+    rows = new_rows(bench.table.uri, max_bytes=1)
+    assert items(bench, rows) == [1]
+    bench.later(days=later)
+    maintain_table(bench, retention_days=2)
+    rows = new_rows(bench.table.uri, rows.cursor)
+    assert (len(rows.deleted), items(bench, rows)) == (lost, left)
+
+
 def restore_and_recover(bench, version):
     """Restore a table, and recover from it as docs/recovery.md says."""
     bench.restore(version)
