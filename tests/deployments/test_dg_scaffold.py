@@ -106,6 +106,7 @@ def shop() -> Iterator[LocalKinesis]:
         yield local
 
 
+@pytest.mark.thorough
 def test_the_streams_of_an_account_are_listed_by_dg(project: DgProject, shop: LocalKinesis) -> None:
     connection = ("--endpoint-url", shop.endpoint_url, "--region-name", shop.region)
     settings = ("--table", "lake/{stream}_raw", "--stream-names", "shop-*", *connection)

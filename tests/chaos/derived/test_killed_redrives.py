@@ -36,14 +36,10 @@ def tables(events: EventBench) -> tuple[list[int], list[tuple[int, str]]]:
     return events.typed.values("key"), sorted(keys)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("step", "nth"),
-    [
-        pytest.param("write redriven rows", 1, marks=pytest.mark.thorough),
-        pytest.param("write redriven rows", 3, marks=pytest.mark.thorough),
-        pytest.param("write entry", 1, marks=pytest.mark.thorough),
-        ("commit request", 1),
-    ],
+    [("write redriven rows", 1), ("write redriven rows", 3), ("write entry", 1), ("commit request", 1)],
     ids=str,
 )
 def test_a_killed_redrive_is_repeated_exactly_once(corrected: EventBench, step: str, nth: int) -> None:

@@ -122,6 +122,7 @@ class TestRuns:
         assert materialized(runs, run, NUMBERS) == [2, 1]
         assert materialized(runs, run, COUNTS) == [2, 1]
 
+    @pytest.mark.thorough
     def test_columns_grow_while_the_run_goes_on(self, source, make_runs, tables):
         source.create(1)
         source.put(A, 2)
@@ -258,6 +259,7 @@ class TestRuns:
         assert raw_only.run_continuously(A, seconds=1.0).status is Status.SUCCESS
         assert (len(runs.rows()), tables.rows("numbers")) == (3, [])
 
+    @pytest.mark.thorough
     def test_a_run_that_is_not_continuous_moves_them_in_steps_of_their_own(self, source, make_runs, tables):
         source.create(1)
         source.put(A, 2)
