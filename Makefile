@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MEMORY := $(shell grep -qs ' /dev/shm .*noexec' /proc/mounts || df -Pk /dev/shm 2>/dev/null \
 	| awk 'NR == 2 && $$4 > 4e6 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm TMPDIR=/dev/shm" }')
 
-.PHONY: demo dev check unit slow test test-all thorough everything integration deployments chaos wheel canary standalone connect bucket iceberg spark spark35 pictures docs soak faults histories kcl mutations shards bench lint types check-defs clean
+.PHONY: demo dev check unit slow test test-all thorough everything contract integration deployments chaos wheel canary standalone connect bucket iceberg spark spark35 pictures docs soak faults histories kcl mutations shards bench lint types check-defs clean
 
 demo: $(READY)
 	@$(BIN)/kinesis-assets demo
@@ -33,7 +33,7 @@ unit: $(READY)
 
 # Every promise of the README once, on real HTTP, Spark, Delta Lake and Dagster; about ten minutes.
 test: unit
-	@$(MAKE) --no-print-directory -j 2 slow integration
+	@$(MAKE) --no-print-directory -j 2 slow contract
 
 # The unit tests that `make check` leaves out. They run beside others, whose progress they would garble: only failures
 # are printed.
@@ -46,28 +46,33 @@ slow: $(READY)
 # In the order of the files: the one with the most tests is not the longest.
 PROCESSES = $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 MOST_TESTS := -m "not thorough"
-INTEGRATION := tests/contract tests/integration
+CONTRACT := tests/contract
+INTEGRATION := tests/integration
 DEPLOYMENTS := tests/deployments tests/docs
 CHAOS := tests/chaos tests/benchmarks
 
+contract: $(ARCHIVE)
+	@echo "Contract tests: the promises of the README, on real HTTP, Spark, Delta Lake and Dagster"
+	@$(MEMORY) $(PROCESSES) $(MOST_TESTS) $(CONTRACT)
+
 integration: $(ARCHIVE)
-	@echo "Integration and contract tests: they start Spark, Dagster, S3 servers and other processes"
+	@echo "Integration tests: they start Spark, Dagster, S3 servers and other processes"
 	@$(MEMORY) $(PROCESSES) $(MOST_TESTS) $(INTEGRATION)
 
-# Also the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, and what happens when
-# processes are killed and responses are lost. The tests of three targets are run by
-# the same three processes: nothing waits for the last test of each, and Spark is started less often.
+# Also integration tests, the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, and
+# what happens when processes are killed and responses are lost. The tests of four targets are run by the same three
+# processes: nothing waits for the last test of each, and Spark is started less often.
 test-all: unit $(ARCHIVE) # without the archive, the longest target would start last
 	@$(MAKE) --no-print-directory -j 3 everything slow wheel spark35 bucket iceberg connect standalone soak
 
 everything: $(ARCHIVE)
 	@echo "Chaos, deployment, documentation, contract and integration tests"
-	@$(MEMORY) $(PROCESSES) $(MOST_TESTS) $(CHAOS) $(DEPLOYMENTS) $(INTEGRATION)
+	@$(MEMORY) $(PROCESSES) $(MOST_TESTS) $(CHAOS) $(DEPLOYMENTS) $(CONTRACT) $(INTEGRATION)
 
 # What `make test-all` leaves out because of the time that it takes, see CONTRIBUTING.md.
 thorough: $(ARCHIVE)
 	@echo "Thorough tests: more points at which processes are killed, other consumers, more of Iceberg, all benchmarks with little data"
-	@$(MEMORY) $(PROCESSES) -m thorough $(CHAOS) $(DEPLOYMENTS) $(INTEGRATION)
+	@$(MEMORY) $(PROCESSES) -m thorough $(CHAOS) $(DEPLOYMENTS) $(CONTRACT) $(INTEGRATION)
 	@$(MEMORY) FORMAT=iceberg $(PROCESSES) -m thorough tests/chaos tests/integration
 	@$(MEMORY) FORMAT=iceberg $(PROCESSES) $(MOST_TESTS) $(COMPUTED)
 	@$(MEMORY) FORMAT=s3tables $(PROCESSES) tests/chaos/faults/test_crash_matrix.py
