@@ -351,6 +351,16 @@ def test_rows_of_a_replay_that_a_restore_took_away_need_the_rebuild_that_the_err
     assert items(landed, new_rows(landed.table.uri)) == [1, 2, 3]
 
 
+def test_the_position_after_a_replay_names_its_amendment_and_the_same_commit(landed):
+    before = new_rows(landed.table.uri).cursor
+    landed.lose(2)
+    landed.replay()
+    after = new_rows(landed.table.uri, before).cursor
+    assert after.commit == before.commit
+    amendment = landed.table.snapshot().amendment(landed.client.describe().identity)
+    assert after.amendment == amendment.commit_id
+
+
 def test_two_restores_during_the_first_steps_double_no_row_unseen(landed):
     first_read = landed.version
     landed.lose(2)
