@@ -104,13 +104,16 @@ def _wait_for_dagster(
 
 
 def _stop(dagster: subprocess.Popen[bytes]) -> None:
-    """Ask Dagster to stop its webserver, daemon and runs, and kill it if it does not stop in time."""
+    """Ask Dagster to stop its webserver, daemon and runs, and kill what does not stop in time.
+
+    A run that was just being launched does not stop with Dagster. The next start deletes what it commits.
+    """
     dagster.send_signal(signal.SIGINT)
-    try:
+    with suppress(subprocess.TimeoutExpired):
         dagster.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
+    with suppress(ProcessLookupError):  # nothing is left
         os.killpg(dagster.pid, signal.SIGKILL)
-        dagster.wait()
+    dagster.wait()
 
 
 def _produce(kinesis: Any, wait: Callable[[float], bool]) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
+from benchmarks.harness.waiting import wait_until
 from kinesis_assets.demo import dev
 from kinesis_assets.errors import SparkServerFailed
 
@@ -47,3 +52,31 @@ def test_spark_is_supervised_until_dagster_has_ended(dagster):
 def test_dev_ends_if_spark_cannot_be_restarted(dagster):
     with pytest.raises(SparkServerFailed, match="given up"):
         dev._wait_for_dagster(dagster, Supervisor(most=2), check_interval=0.01)
+
+
+def test_a_run_that_does_not_stop_with_dagster_is_killed():
+    run = """if True:
+        import signal, time
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    code = f"""if True:
+        import signal, subprocess, sys
+        signal.signal(signal.SIGINT, lambda *_: sys.exit())
+        run = subprocess.Popen([sys.executable, "-c", {run!r}], stdout=subprocess.PIPE)
+        run.stdout.readline()
+        print(run.pid, flush=True)
+        signal.pause()
+    """
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as dagster:
+        left = os.pidfd_open(int(dagster.stdout.readline()))
+        try:
+            dev._stop(dagster)
+            assert dagster.returncode == 0
+            wait_until(lambda: select.select([left], [], [], 0)[0], failure="the run is left")
+        finally:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(left, signal.SIGKILL)
+            os.close(left)
