@@ -225,16 +225,12 @@ class TableSnapshot(ReadableVersion):
         return found
 
     def positions_of(self, arn: str) -> StreamPositions | None:
-        """Read the positions of the newest stream with an ARN. Raises as `positions_at`."""
+        """Read the positions of the newest stream with an ARN. Raises as `Chain.at`."""
         commit_id = self.commit_id_of(application_of_arn(arn))
-        return None if commit_id is None else self.positions_at(commit_id, arn)
-
-    def positions_at(self, commit_id: int, arn: str | None = None) -> StreamPositions:
-        """Read the positions file with a commit id. The arguments and errors are those of `Chain.at`."""
-        return self.table.chain.positions_at(commit_id, arn)
+        return None if commit_id is None else self.table.chain.positions_at(commit_id, arn)
 
     def with_all_archived(self, positions: StreamPositions) -> StreamPositions:
-        """Return positions with each shard that is only in the archive. Raises as `positions_at`."""
+        """Return positions with each shard that is only in the archive. Raises as `Chain.at`."""
         return self.table.chain.with_all_archived(positions)
 
     def amendment(self, identity: StreamIdentity) -> Amendment | None:
@@ -242,10 +238,6 @@ class TableSnapshot(ReadableVersion):
         self.refuse_other_stream(identity)
         commit_id = self.commit_id_of(amendment_application(identity))
         return None if commit_id is None else self.table.amendments.at(commit_id, identity.arn)
-
-    def amendment_at(self, commit_id: int) -> Amendment:
-        """Read the amendment file with a commit id. Raises as `positions_at`."""
-        return self.table.amendments.at(commit_id)
 
     def file_stats(self) -> Iterator[FileStats]:
         """Yield the data files of this version, with their statistics."""

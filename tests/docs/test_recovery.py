@@ -88,7 +88,7 @@ def test_the_documented_sql_returns_the_checksums_of_the_commits(clicks, tmp_pat
     (sql,) = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     snapshot = PositionedTable("clicks").snapshot()
     written = (tmp_path / "clicks" / "_kinesis" / "positions").glob("*.json")
-    found = [snapshot.positions_at(int(path.stem)) for path in written]
+    found = [snapshot.table.chain.positions_at(int(path.stem)) for path in written]
     (landed,) = (each for each in found if each.added)
     files = [str(path) for path in (tmp_path / "clicks").glob("arrival_date=*/*.parquet")]
     clicks.read.parquet(*files).createOrReplaceTempView("clicks")

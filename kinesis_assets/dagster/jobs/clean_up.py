@@ -105,7 +105,7 @@ def _runs_of_newest_commits(opened: OpenStream) -> Iterator[str]:
     positions = snapshot.positions(opened.client.describe().identity, or_older=True)
     if positions is not None:
         links, _ = read_links(
-            lambda commit_id: CommitLink.of_positions(snapshot.positions_at(commit_id)),
+            lambda commit_id: CommitLink.of_positions(snapshot.table.chain.positions_at(commit_id)),
             ChainSegment(positions.commit_id, None),
             MAX_FILES,
         )

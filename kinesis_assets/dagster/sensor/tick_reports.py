@@ -155,12 +155,12 @@ def missing_events(
 
     commits = compare(
         lambda: snapshot.positions(identity, or_older=True),
-        lambda commit_id: CommitLink.of_positions(snapshot.positions_at(commit_id)),
+        lambda commit_id: CommitLink.of_positions(snapshot.table.chain.positions_at(commit_id)),
         commits,
     )
     fills = compare(
         lambda: snapshot.amendment(identity),
-        lambda commit_id: CommitLink.of_amendment(snapshot.amendment_at(commit_id)),
+        lambda commit_id: CommitLink.of_amendment(snapshot.table.amendments.at(commit_id)),
         fills,
     )
     return events, commits, fills

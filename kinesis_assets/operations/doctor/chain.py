@@ -124,7 +124,7 @@ def walk_positions(snapshot: TableSnapshot, history: History) -> Iterator[Findin
         try:
             before = None
             if current.previous is not None:
-                before = snapshot.with_all_archived(snapshot.positions_at(current.previous))
+                before = snapshot.with_all_archived(snapshot.table.chain.positions_at(current.previous))
         except PositionsUnreadable as error:
             yield from _pruned(error, current.previous or 0, history, current.commit_id)
             before = None
@@ -186,7 +186,7 @@ def walk_amendments(snapshot: TableSnapshot, history: History) -> Iterator[Findi
             for shard_id, stats in current.filled.items()
         ]
         try:
-            before = None if current.previous is None else snapshot.amendment_at(current.previous)
+            before = None if current.previous is None else snapshot.table.amendments.at(current.previous)
         except PositionsUnreadable as error:
             yield from _pruned(error, current.previous or 0, history, current.commit_id)
             return

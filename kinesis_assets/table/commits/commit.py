@@ -130,7 +130,7 @@ def freeze(
             # As in `commit`, the table need not be opened again.
             if snapshot.later_version_of(commit_id) is not None:
                 refuse_other_stream(table.uri, snapshot.streams_in_log(), summary.identity)
-                return snapshot.positions_at(commit_id)
+                return table.chain.positions_at(commit_id)
         return None
 
     return commit_until_known(table, try_once)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 from zlib import crc32
@@ -88,7 +89,7 @@ class PositionsChain:
             table,
             files,
             positions_path,
-            lambda content: positions_file.read(content, self.positions_at),
+            partial(positions_file.read, base_at=self.positions_at),
             memory=lambda content, stored: (
                 _MEMORY_PER_BYTE * len(content) + _MEMORY_PER_SHARD * len(stored.positions.shards)
             ),

@@ -88,7 +88,7 @@ INTERCEPTED_CALLS: _Calls = {
     "remove shards": (commit, "without_shards"),
     # The table.
     **_OPENING[FORMAT],
-    "read positions": (TableSnapshot, "positions_at"),
+    "read positions": (TableSnapshot, "positions_of"),
     "open positions file": (chain, "write_new"),
     "write positions": (positions_chain.PositionsChain, "write"),
     **_COMMITTING[FORMAT],

@@ -103,7 +103,7 @@ class InvariantChecker:
             if positions.previous is None:
                 assert self._commit_id is None, "the positions before are forgotten"
                 break
-            positions = snapshot.positions_at(positions.previous)
+            positions = snapshot.table.chain.positions_at(positions.previous)
         return found[::-1]
 
     def _new_rows(self, snapshot: TableSnapshot) -> dict[int, Counter[Row]]:

@@ -29,7 +29,7 @@ def test_the_scan_counts_the_rows_that_each_commit_records(doctor_bench, read_ro
             (now.batch_id, shard_id): Counted(stats.rows, stats.checksum)
             for shard_id, stats in now.added.items()
         }
-        now = doctor_bench.table.snapshot().positions_at(now.previous)
+        now = doctor_bench.table.chain.positions_at(now.previous)
     files = [(file.path, file.size) for file in doctor_bench.table.snapshot().active_files()]
     found = read_rows(files)
     assert len(expected) == 6

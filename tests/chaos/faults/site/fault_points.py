@@ -55,7 +55,7 @@ DRIVER = OF_FORMAT[os.environ.get("FORMAT", "delta")] | {
     "describe stream": ("kinesis_assets.kinesis.client", "StreamClient.describe"),
     "list shards": ("kinesis_assets.kinesis.client", "StreamClient._listed"),
     "open table": ("kinesis_assets.table.table", "PositionedTable.snapshot"),
-    "read positions": ("kinesis_assets.table.snapshot", "TableSnapshot.positions_at"),
+    "read positions": ("kinesis_assets.table.snapshot", "TableSnapshot.positions_of"),
     "freeze": ("kinesis_assets.table.commits.commit", "freeze"),
     # The commit, which includes the freeze of the first plan.
     "commit": ("kinesis_assets.ingest.run", "commit"),

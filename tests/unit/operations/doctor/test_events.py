@@ -108,7 +108,9 @@ def test_an_event_with_another_number_of_rows_than_its_commit_is_a_problem(inges
 
 def test_events_of_commits_beyond_the_limit_are_not_added(ingested, instance):
     snapshot = ingested.table.snapshot()
-    older = snapshot.positions_at(snapshot.positions_at(ingested.positions.previous).previous)
+    older = snapshot.table.chain.positions_at(
+        snapshot.table.chain.positions_at(ingested.positions.previous).previous
+    )
     ingested.amend(filled={A: ingested.positions.added[A]})
     audit = EventAudit(instance, StreamNames(ingested.stream), ingested.table, add_events=True, max_commits=2)
     for _ in range(2):

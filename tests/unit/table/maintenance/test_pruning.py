@@ -62,7 +62,7 @@ def has_pruned(steps):
 
 def test_pruning_deletes_positions_superseded_long_ago(busy):
     commit_ids = [current_positions(busy).commit_id]
-    while (previous := busy.snapshot().positions_at(commit_ids[-1]).previous) is not None:
+    while (previous := busy.chain.positions_at(commit_ids[-1]).previous) is not None:
         commit_ids.append(previous)
     assert not has_pruned(steps_of(busy))
     step = steps_of(busy, days_from_now(LATER))["prune", POSITIONS_FOLDER]
@@ -145,7 +145,7 @@ def test_recent_positions_of_a_writer_with_a_slow_clock_are_kept(filled):
     filled.snapshot().commit([], identity=STREAM, positions=slow)
     Attempt(filled, current_positions(filled), {"a": 1}).commit()
     steps_of(filled)
-    assert filled.snapshot().positions_at(slow.commit_id) == slow
+    assert filled.chain.positions_at(slow.commit_id) == slow
     assert ("prune", POSITIONS_FOLDER) in steps_of(filled, days_from_now(CHAIN_NEEDED / DAY + 0.1))
 
 
@@ -161,7 +161,7 @@ def test_pruning_keeps_the_newest_amendment_and_its_floor(empty):
     assert amendment_of(empty).floor == date(2026, 1, 3)
     assert ("prune", "_kinesis/past") not in steps_of(empty, later)
     with pytest.raises(PositionsUnreadable):
-        PositionedTable(empty.uri).snapshot().amendment_at(entry.previous)
+        PositionedTable(empty.uri).amendments.at(entry.previous)
 
 
 @pytest.mark.parametrize("folder", [STOP_MARKERS_FOLDER, HEARTBEATS_FOLDER, PROGRESS_FOLDER, PROBES_FOLDER])

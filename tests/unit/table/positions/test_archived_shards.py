@@ -186,7 +186,7 @@ def links(table):
     snapshot = PositionedTable(table.uri).snapshot()
     now = snapshot.with_all_archived(current_positions(table))
     while now.previous is not None:
-        before = snapshot.with_all_archived(snapshot.positions_at(now.previous))
+        before = snapshot.with_all_archived(snapshot.table.chain.positions_at(now.previous))
         yield before, now
         now = before
 
