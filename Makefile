@@ -39,7 +39,7 @@ test: unit
 # are printed.
 slow: $(READY)
 	@mkdir -p .local
-	@$(MEMORY) $(BIN)/pytest -q -n 2 -m slow tests/unit \
+	@$(MEMORY) $(BIN)/pytest -q -n 2 -m "slow and not thorough" tests/unit \
 		>.local/slow.log 2>&1 || { cat .local/slow.log; exit 1; }
 	@echo "Slow unit tests: $$(tail -1 .local/slow.log)"
 
@@ -63,7 +63,7 @@ integration: $(ARCHIVE)
 # what happens when processes are killed and responses are lost. The tests of four targets are run by the same three
 # processes: nothing waits for the last test of each, and Spark is started less often.
 test-all: unit $(ARCHIVE) # without the archive, the longest target would start last
-	@$(MAKE) --no-print-directory -j 3 everything slow wheel spark35 bucket iceberg connect standalone soak
+	@$(MAKE) --no-print-directory -j 3 everything slow wheel spark35 bucket iceberg connect standalone
 
 everything: $(ARCHIVE)
 	@echo "Chaos, deployment, documentation, contract and integration tests"
@@ -72,10 +72,13 @@ everything: $(ARCHIVE)
 # What `make test-all` leaves out because of the time that it takes, see CONTRIBUTING.md.
 thorough: $(ARCHIVE)
 	@echo "Thorough tests: more points at which processes are killed, other consumers, more of Iceberg, all benchmarks with little data"
-	@$(MEMORY) $(PROCESSES) -m thorough $(CHAOS) $(DEPLOYMENTS) $(CONTRACT) $(INTEGRATION)
+	@$(MEMORY) $(PROCESSES) -m thorough $(CHAOS) $(DEPLOYMENTS) $(CONTRACT) $(INTEGRATION) tests/unit
 	@$(MEMORY) FORMAT=iceberg $(PROCESSES) -m thorough tests/chaos tests/integration
 	@$(MEMORY) FORMAT=iceberg $(PROCESSES) $(MOST_TESTS) $(COMPUTED)
 	@$(MEMORY) FORMAT=s3tables $(PROCESSES) tests/chaos/faults/test_crash_matrix.py
+	@$(MEMORY) SPARK=standalone $(ON_CLUSTERS) -k '$(ON_CLUSTERS_TOO)'
+	@$(MEMORY) SPARK=connect $(ON_CLUSTERS) -k '$(ON_CLUSTERS_TOO)'
+	@$(MAKE) --no-print-directory soak canary
 
 deployments: $(ARCHIVE)
 	@echo "Tests of deployments, clusters and the documentation"
@@ -117,13 +120,21 @@ spark: $(READY)
 spark35: RELEASE := 3.5
 spark35: spark
 
+ON_CLUSTERS = $(BIN)/pytest -q --ignore tests/contract/test_trouble_is_shown.py tests/contract
+
+# Where tasks are executed decides less about races and failures than about plans, code, settings and stops.
+ON_CLUSTERS_TOO := two_runs or two_replays or stopped_run_leaves or failed_run or failing_shard or drops_what
+
 # The lines of the contract that depend on Spark, on a standalone cluster or on a Spark Connect server.
 standalone connect: $(READY)
 	@echo "Contract tests with Spark: $@"
-	@$(MEMORY) SPARK=$@ $(BIN)/pytest -q --ignore tests/contract/test_trouble_is_shown.py tests/contract
+	@$(MEMORY) SPARK=$@ $(ON_CLUSTERS) -k 'not ($(ON_CLUSTERS_TOO))'
 
 # To start Spark in a process that is killed takes longer than most tests. The crash matrix kills others at each point.
 ONE_KILL := (not after_a_killed_run or appended-before)
+
+IN_BUCKET := $(ONE_KILL) and not table_on_s3 and not rolled-up and not time_zone and not equal_rows and not failed_run \
+	and not repeated_run and not two_runs and not region
 
 # The lines of the contract that depend on the store, in a bucket on an S3 server that honors conditional puts, with clocks
 # ten minutes apart. A test that has a bucket of its own anyway runs with the others, and what Spark computes does not
@@ -131,7 +142,7 @@ ONE_KILL := (not after_a_killed_run or appended-before)
 bucket: $(READY)
 	@echo "Contract tests on an S3 server"
 	@$(MEMORY) STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile \
-		-k 'not table_on_s3 and not rolled-up and not time_zone and not equal_rows and not failed_run and not repeated_run and $(ONE_KILL)' \
+		-k '$(IN_BUCKET)' \
 		$(patsubst %,tests/contract/test_%.py,atomic exactly_once exactly_once_downstream \
 		exactly_once_in_continuous_runs graceful_stop identity one_winner replay) \
 		tests/contract/test_no_silent_loss.py::test_a_restored_table_fails_the_run_until_it_is_replayed_and_adopted
@@ -150,13 +161,16 @@ STORED := $(patsubst %,tests/integration/derive/test_%.py,append upsert)
 COMPUTED := $(patsubst %,tests/integration/derive/test_%.py,redrive rollup routes rows_added_again separate_errors typed_tables) \
 	$(patsubst %,tests/integration/dagster/test_%.py,derived_checks derived_tables typed_tables)
 
+OVER_ICEBERG := ($(ONE_KILL) or crash_matrix) and not two_processes and not time_zone and not repeated_run \
+	and not failed_run and not two_runs and not one_of_eight
+
 # What all formats of tables have in common, on raw and derived Iceberg tables: lines of the contract, runs and operations that
 # are killed at any point, races, and a few random histories. Over the stub of Amazon S3 Tables, a run is killed around the
 # requests to the service: other points do not depend on it. Processes race in test_fencing.py.
 iceberg: $(READY)
 	@echo "Contract and chaos tests on Iceberg tables"
 	@$(MEMORY) FORMAT=iceberg $(BIN)/pytest -q -n 2 --dist loadfile $(MOST_TESTS) \
-		-k '($(ONE_KILL) or crash_matrix) and not two_processes and not time_zone and not repeated_run and not failed_run' \
+		-k '$(OVER_ICEBERG)' \
 		$(patsubst %,tests/contract/test_%.py,atomic exactly_once_downstream exactly_once_in_continuous_runs \
 		graceful_stop isolation_of_failures one_winner replay) \
 		$(patsubst %,tests/chaos/faults/test_%.py,crash_matrix crash_matrix_of_continuous_runs fencing \

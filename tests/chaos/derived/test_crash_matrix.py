@@ -36,9 +36,9 @@ WIDTH = 0 if FORMAT == "delta" else 2
 
 
 def most(steps: Iterable[str]) -> list[Any]:
-    """Return steps, of which those after which only data files are left are thorough."""
-    only_files = {"write files", "verify file"}
-    return [pytest.param(each, marks=pytest.mark.thorough if each in only_files else ()) for each in steps]
+    """Return steps, of which those after which nothing, or only data files are left are thorough."""
+    no_entry = {"open source", "write files", "verify file"}
+    return [pytest.param(each, marks=pytest.mark.thorough if each in no_entry else ()) for each in steps]
 
 
 def with_note(rows: DataFrame) -> DataFrame:
@@ -52,7 +52,7 @@ def assert_whole(events: EventBench) -> None:
     assert events.appended.run() == []
 
 
-@pytest.mark.parametrize("step", ["open source", "create table", "verify file", *COMMIT])
+@pytest.mark.parametrize("step", most(["open source", "create table", "verify file", *COMMIT]))
 def test_a_killed_first_run_is_repeated_exactly_once(events: EventBench, step: str) -> None:
     events.land(1, 2)
     with killed("after", step):
@@ -61,7 +61,7 @@ def test_a_killed_first_run_is_repeated_exactly_once(events: EventBench, step: s
     assert_whole(events)
 
 
-@pytest.mark.parametrize("step", ["add columns", *COMMIT])
+@pytest.mark.parametrize("step", most(["add columns", *COMMIT]))
 def test_a_killed_run_that_adds_a_column_is_repeated_exactly_once(events: EventBench, step: str) -> None:
     events.land(1, 2)
     events.appended.run()
@@ -78,11 +78,11 @@ def test_a_killed_run_that_adds_a_column_is_repeated_exactly_once(events: EventB
 @pytest.mark.parametrize(
     ("step", "nth", "copies"),
     [
-        ("copy files", 1, 0),
+        pytest.param("copy files", 1, 0, marks=pytest.mark.thorough),
         ("record copies", 1, 1),
         ("copy files", 2, 1),
         ("record copies", 2, 2),
-        ("write entry", 1, 2),
+        pytest.param("write entry", 1, 2, marks=pytest.mark.thorough),
         ("commit request", 1, 2),
         ("commit request", 2, 0),
     ],
@@ -127,7 +127,7 @@ def copies_of(events: EventBench) -> set[str]:
     return {copy["path"] for record in records for file in record["files"] for copy in file["copies"]}
 
 
-@pytest.mark.parametrize("name", ["appended", "newest"])
+@pytest.mark.parametrize("name", [pytest.param("appended", marks=pytest.mark.thorough), "newest"])
 def test_files_that_are_compacted_while_columns_are_widened_are_replaced_again(
     events: EventBench, name: str
 ) -> None:
@@ -145,7 +145,7 @@ def test_files_that_are_compacted_while_columns_are_widened_are_replaced_again(
     assert derived.values("key", "number") == expected
 
 
-@pytest.mark.parametrize("step", COMMIT)
+@pytest.mark.parametrize("step", most(COMMIT))
 def test_a_killed_step_of_the_history_is_repeated_exactly_once(events: EventBench, step: str) -> None:
     for key in (1, 2, 3):
         events.land(key)

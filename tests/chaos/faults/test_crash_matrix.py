@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from chaos.faults.kills import most
 from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ LATER = [
 LONG_KILLS = 200
 
 
-@pytest.mark.parametrize("fault", FIRST + LATER, ids=str)
+@pytest.mark.parametrize("fault", most(FIRST + LATER), ids=str)
 def test_the_run_after_a_killed_run_leaves_each_record_exactly_once(bench: FaultBench, fault: Fault) -> None:
     bench.create(2)
     bench.put_many(60)

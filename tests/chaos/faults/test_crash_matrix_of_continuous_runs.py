@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.harness.waiting import wait_until
+from chaos.faults.kills import WRITING, most
 from chaos.faults.site.fault_points import DRIVER, MOMENTS, WORKER, Fault
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ REPORTED, MORE = "reported", "more"
 
 PASSED = (DRIVER | WORKER).keys() - {"create table", "freeze"}
 """What an iteration passes once there are a table and positions."""
-
-WRITING = {"close data file", "open positions file", "commit request"}
-"""After any other point, the table and its folder are as they are before the next point."""
 
 KILLS = [
     Fault("", point, moment, since=MORE)
@@ -44,7 +42,7 @@ def put_between(bench: FaultBench, process: Process) -> None:
     (folder / MORE).touch()
 
 
-@pytest.mark.parametrize("fault", KILLS, ids=str)
+@pytest.mark.parametrize("fault", most(KILLS), ids=str)
 def test_the_run_after_a_killed_continuous_run_leaves_each_record_exactly_once(
     bench: FaultBench, fault: Fault
 ) -> None:
@@ -68,7 +66,7 @@ KILLS_BY_SUBSCRIPTION = [
 ]
 
 
-@pytest.mark.parametrize("fault", KILLS_BY_SUBSCRIPTION, ids=str)
+@pytest.mark.parametrize("fault", most(KILLS_BY_SUBSCRIPTION), ids=str)
 def test_the_run_after_a_killed_run_with_a_consumer_leaves_each_record_exactly_once(
     bench: FaultBench, fault: Fault
 ) -> None:

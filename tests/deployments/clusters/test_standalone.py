@@ -57,6 +57,7 @@ def test_a_derivation_on_executors_without_the_packages_is_refused(cluster, deri
     assert not (tmp_path / "numbers" / "_delta_log").exists()
 
 
+@pytest.mark.thorough
 def test_a_killed_worker_loses_and_repeats_no_record(
     cluster, python_with_packages, run, kinesis, stream, faults, tmp_path
 ):

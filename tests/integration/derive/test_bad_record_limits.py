@@ -28,7 +28,7 @@ def test_with_fail_a_record_that_cannot_be_decoded_fails_the_run(typed):
 
 
 @pytest.mark.parametrize("key", [{}, {"key": ("id",), "order_by": ("amount",)}], ids=["append", "upsert"])
-@pytest.mark.parametrize("policy", ["keep", "separate"])
+@pytest.mark.parametrize("policy", [pytest.param("keep", marks=pytest.mark.thorough), "separate"])
 def test_a_step_with_a_larger_share_of_bad_records_is_refused(typed, policy, key):
     half = {"on_bad_record": policy, "max_bad_share": 0.5} | key
     typed.consume(order(1), BAD, where="id < 9", **half)

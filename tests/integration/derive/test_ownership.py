@@ -74,7 +74,10 @@ def test_the_table_of_another_asset_is_refused_with_both_names(owned):
     ],
     ids=["append", "another key", "roll-up"],
 )
-@pytest.mark.parametrize("policy", OnDeleted)
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param(each, marks=() if each is OnDeleted.FAIL else pytest.mark.thorough) for each in OnDeleted],
+)
 def test_another_definition_is_refused_with_old_and_new(owned, mode, old, new, policy):
     before = state(owned)
     with pytest.raises(TableUnsuitable, match=rf"{old}.*{new}.*kinesis-assets rebuild"):

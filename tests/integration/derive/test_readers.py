@@ -114,7 +114,10 @@ def with_note(rows):
     return orders(rows).withColumn("note", F.lit("n"))
 
 
-@pytest.fixture(params=[None, Upsert(("id",), ("amount",))], ids=["appended", "upserted"])
+@pytest.fixture(
+    params=[None, pytest.param(Upsert(("id",), ("amount",)), marks=pytest.mark.thorough)],
+    ids=["appended", "upserted"],
+)
 def written(request, bench, derived):
     return Orders(bench, derived, request.param)
 

@@ -135,6 +135,7 @@ def test_of_a_split_record_only_the_bad_documents_are_redriven(typed: TypedBench
     assert table.bad == [(OTHER, "v`")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "apart", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["keep", "separate"]
 )

@@ -118,6 +118,7 @@ def test_an_empty_text_in_a_partition_column_is_the_same_group_as_null_in_delta_
     assert revenue.values("item", "revenue") == ([(None, 6.0)] if together else [("", 4.0), (None, 2.0)])
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("compiled")
 def test_a_few_groups_are_written_to_a_few_files_with_the_default_partitions_of_spark(
     spark, consume, revenue

@@ -99,7 +99,12 @@ def rows_of(derived):
 
 @pytest.mark.parametrize(
     ("rows", "partition_by"),
-    [("kept", ()), ("kept", ("text",)), ("good", ("day", "tiny")), ("errors", ())],
+    [
+        pytest.param("kept", (), marks=pytest.mark.thorough),
+        ("kept", ("text",)),
+        ("good", ("day", "tiny")),
+        pytest.param("errors", (), marks=pytest.mark.thorough),
+    ],
     ids=["kept", "partitioned by a text", "good", "errors"],
 )
 def test_documents_near_the_edges_have_the_same_rows(bench, rows_of, payloads, rows, partition_by):

@@ -48,7 +48,9 @@ def errors_of(typed, **settings):
     return [row["data"] for row in typed.errors(**settings)]
 
 
-@pytest.mark.parametrize("settings", [{}, KEYED], ids=["append", "upsert"])
+@pytest.mark.parametrize(
+    "settings", [pytest.param({}, marks=pytest.mark.thorough), KEYED], ids=["append", "upsert"]
+)
 def test_a_schema_that_is_corrected_between_the_runs_of_the_tables_loses_and_doubles_no_record(
     typed, separate, settings
 ):

@@ -180,6 +180,7 @@ def in_order(events):
     return sorted(((id_, v) for id_, (_, v) in rows.items()), key=repr)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_any_events_leave_the_same_rows_however_they_are_divided_into_steps(bench, tables, seed):

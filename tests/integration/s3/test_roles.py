@@ -224,7 +224,14 @@ def derived_twice(spark: SparkSession, bench: Bench, mode: Upsert | Rollup | Non
     ids=["role", "static credentials"],
 )
 @pytest.mark.parametrize(
-    "execute", [replay_in_spark, scan_in_spark, append_in_spark, upsert_in_spark, roll_up_in_spark]
+    "execute",
+    [
+        replay_in_spark,
+        scan_in_spark,
+        pytest.param(append_in_spark, marks=pytest.mark.thorough),
+        upsert_in_spark,
+        pytest.param(roll_up_in_spark, marks=pytest.mark.thorough),
+    ],
 )
 def test_no_task_contains_a_secret(
     bench: Bench,

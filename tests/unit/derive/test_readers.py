@@ -58,7 +58,13 @@ def stay(derived):
 
 
 @pytest.fixture(
-    scope="module", params=[stay, upsert, compact, add_column], ids=lambda change: change.__name__
+    scope="module",
+    params=[
+        stay,
+        upsert,
+        *(pytest.param(each, marks=pytest.mark.thorough) for each in (compact, add_column)),
+    ],
+    ids=lambda change: change.__name__,
 )
 def derived(request, tmp_path_factory):
     """A table with a row in each of many partitions, after a change."""
