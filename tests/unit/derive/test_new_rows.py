@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows, read_table
 from kinesis_assets.derive.cursor import BatchRecords, Selection
-from kinesis_assets.derive.new_rows import next_rows, rows_since
+from kinesis_assets.derive.new_rows import next_rows, refuse_next_run, rows_since
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.raw_source import RawSource
 from kinesis_assets.derive.source_tables import open_source
@@ -454,6 +454,12 @@ def test_missing_rows_are_an_error_unless_the_policy_is_to_rebuild(consumer, inc
 
 def test_a_table_starts_again_after_missing_rows_if_the_policy_is_to_rebuild(consumer, incomplete):
     assert type(next_of(consumer, incomplete, "rebuild").cause) is SourceRowsMissing
+
+
+def test_a_next_run_that_would_start_again_without_rows_that_it_consumed_is_refused(consumer, incomplete):
+    incomplete.lose(1)
+    with pytest.raises(SourceRowsDeleted, match="of the rows that it has consumed"):
+        refuse_next_run(consumer.snapshot(), open_source(incomplete.table.uri), OnDeleted.REBUILD)
 
 
 def test_a_derived_table_that_was_restored_is_refused_before_it_consumes_anything(consumer, landed):
