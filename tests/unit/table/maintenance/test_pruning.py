@@ -20,7 +20,7 @@ from kinesis_assets.table.maintenance.pruning import (
     prune_folder,
 )
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, MaintenanceLimits
-from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, PositionsChain, positions_path
+from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, positions_path
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from kinesis_assets.table.run_files.task_files import (
     PROGRESS_FOLDER,
@@ -29,6 +29,7 @@ from kinesis_assets.table.run_files.task_files import (
     ProgressFiles,
     StopMarker,
 )
+from kinesis_assets.table.store.chain import Chain
 from kinesis_assets.table.store.storage import write_new
 from kinesis_assets.table.store.suitability import PROBES_FOLDER
 from kinesis_assets.table.table import PositionedTable
@@ -94,11 +95,9 @@ def test_attempts_expire_before_the_positions_that_they_need_are_pruned():
 
 def test_pruning_does_not_read_the_shards_of_pruned_positions(busy, monkeypatch):
     read = []
-    original = PositionsChain.positions_at
+    original = Chain.at
     monkeypatch.setattr(
-        PositionsChain,
-        "positions_at",
-        lambda chain, commit_id, *arn: read.append(commit_id) or original(chain, commit_id, *arn),
+        Chain, "at", lambda chain, commit_id, *arn: read.append(commit_id) or original(chain, commit_id, *arn)
     )
     step = steps_of(busy, days_from_now(LATER))["prune", POSITIONS_FOLDER]
     assert step.files == 2 * DEFAULT_LIMITS.small_files - 1
