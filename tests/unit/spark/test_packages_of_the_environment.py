@@ -30,6 +30,7 @@ def test_tasks_need_exactly_these_packages_in_the_installed_versions():
     assert all(re.match(r"\d+\.", version) for _, version in requirements)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_this_package_is_not_packed_where_a_wheel_of_it_is_installed(tmp_path):
     package = Path(kinesis_assets.__file__).parent

@@ -93,6 +93,7 @@ STEPS = st.lists(
 FEW = settings().max_examples // 4  # an example takes as long as ten tests
 
 
+@pytest.mark.thorough
 @given(STEPS)
 @settings(max_examples=FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_after_any_history_the_table_has_each_record_once_and_no_open_gap(make_bench, steps):

@@ -73,6 +73,7 @@ def put_some(bench, dice, next_item):
     return next_item
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_a_stream_that_changes_hands_at_random_is_read_exactly_once(handed, bench, leases, seed):
     dice = random.Random(seed)  # a test's

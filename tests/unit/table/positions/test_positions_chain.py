@@ -14,6 +14,7 @@ from kinesis_assets.table.positions.positions_chain import ChainPolicy
 from support.stored_positions import shard_after, shard_at
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("moving", [1, 10, 100])
 def test_commits_each_second_on_a_thousand_shards_take_at_most_ten_gigabytes_in_three_days(moving):
