@@ -156,7 +156,13 @@ def versions(rows: DataFrame) -> DataFrame:
     return rows.select((number() % KEYS).alias("key"), F.lit(0).alias("at"), number().alias("number"))
 
 
-@pytest.mark.parametrize("max_bytes", [pytest.param(1, marks=pytest.mark.any_spark), MAX_BYTES])
+@pytest.mark.parametrize(
+    "max_bytes",
+    [
+        pytest.param(1, marks=pytest.mark.any_spark),
+        pytest.param(MAX_BYTES, marks=pytest.mark.thorough),
+    ],
+)
 def test_of_equal_rows_the_one_with_the_greatest_sequence_number_of_the_last_commit_stays(
     pipeline: Pipeline, derived: DerivedBench, max_bytes: int
 ) -> None:

@@ -304,6 +304,7 @@ def test_null_keys_are_counted_and_prove_nothing_if_all_are_null(source, compare
     assert " is null in 1 of 4 records.\n" in done.err
 
 
+@pytest.mark.thorough
 def test_aggregates_that_are_only_counted_are_mentioned(source, compare):
     first, _ = source.put(1, 2, together=True)
     single = source.put(3)
@@ -322,6 +323,7 @@ def test_aggregates_that_are_only_counted_are_mentioned(source, compare):
     assert hint not in compared.err + positions.err
 
 
+@pytest.mark.thorough
 def test_rows_of_shards_that_are_not_listed_are_counted_together(source, compare):
     source.put(1, 2, 3)
     source.clock.seconds += 1

@@ -196,6 +196,7 @@ def test_of_two_redrives_at_once_one_changes_the_table(
     assert (table.good, table.bad) == ([("a", "x"), ("b", "1")], [])
 
 
+@pytest.mark.thorough
 def test_a_run_that_commits_meanwhile_keeps_its_rows_and_its_bad_records(
     typed: TypedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ def compared(values):
     return tuple(floats)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     "partition_by",

@@ -88,6 +88,7 @@ def test_processes_on_different_shards_all_commit_each_round(lake: str, racers: 
     assert_rows_are_what_positions_say(table)
 
 
+@pytest.mark.thorough
 def test_one_of_the_processes_creates_the_table(lake: str, racers: ProcessPoolExecutor) -> None:
     uri = f"{lake}/raw"
     frozen = list(racers.map(race_to_create, [uri] * RACERS, OFFSETS))

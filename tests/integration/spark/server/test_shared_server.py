@@ -108,6 +108,7 @@ def jobs(server, clocked_service, tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.thorough
 def test_a_resource_connects_with_any_master_and_ends_its_session(jobs):
     assert jobs["sessions"] == {"tasks": 2, "different": True, "before": 2, "after": 1}
 
