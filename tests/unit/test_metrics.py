@@ -121,6 +121,7 @@ def test_without_an_sdk_nothing_is_recorded_and_none_is_loaded():
     assert not [name for name in loaded if name.startswith("opentelemetry.sdk")]
 
 
+@pytest.mark.slow
 def test_flush_exports_what_was_recorded():
     names = (
         "[print(m.name) for r in metrics_data.resource_metrics for s in r.scope_metrics for m in s.metrics]"
@@ -132,6 +133,7 @@ def test_flush_exports_what_was_recorded():
     assert last == "done"
 
 
+@pytest.mark.slow
 def test_an_exporter_that_raises_is_logged():
     exporter = WITH_EXPORTER.replace("EXPORT", "raise OSError('no such host')")
     done = run(f"{exporter}\n{RECORD}\nflush()\nprint('done')")
@@ -147,6 +149,7 @@ def test_an_exporter_that_hangs_is_given_up():
     assert " 0.2 s" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_provider_that_is_not_installed_is_logged():
     name = "import os; os.environ['OTEL_PYTHON_METER_PROVIDER'] = 'no_such_provider'"
     done = run(f"{name}\n{RECORD}\nflush()\nprint('done')")

@@ -54,11 +54,13 @@ def test_default_output_is_a_table_with_a_header(cli, stream_options):
 
 
 @pytest.mark.usefixtures("empty_table")
+@pytest.mark.slow
 def test_a_dry_run_without_a_step_says_so(cli, stream_options):
     done = cli("maintain", *stream_options, "--dry-run")
     assert (done.exit_code, done.out, len(done.err.splitlines())) == (0, "", 1)
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_the_steps_and_changes_nothing(cli, stream_options, empty_table, table):
     done = cli("maintain", *stream_options, "--retention-days", "30", "--dry-run", "--json")
     assert done.exit_code == 0
@@ -117,6 +119,7 @@ def test_a_dry_run_only_plans_the_steps_of_a_derived_table(cli, stream_options, 
     assert derived.active == active
 
 
+@pytest.mark.slow
 def test_a_derived_iceberg_table_that_is_given_with_its_catalog_is_maintained(
     cli, stream_options, kinesis, stream, tmp_path
 ):

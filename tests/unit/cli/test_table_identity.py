@@ -44,6 +44,7 @@ def test_every_command_on_a_table_is_tested_here():
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.slow
 def test_a_table_of_another_stream_is_refused_with_both_names(
     cli: RunCommand, stream_options, kinesis: Any, stream, settings, table: PositionedTable, name
 ):

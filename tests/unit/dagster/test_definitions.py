@@ -102,6 +102,7 @@ def test_the_config_of_a_run_cannot_change_the_settings():
         job.execute_in_process(run_config=other)
 
 
+@pytest.mark.slow
 def test_a_run_has_the_settings_and_the_values_of_their_environment_variables(monkeypatch):
     monkeypatch.setenv("SETTING_OF_THE_TESTS", "eu-west-1")
     region = dg.EnvVar("SETTING_OF_THE_TESTS")
@@ -128,6 +129,7 @@ def manager_of(definitions: dg.Definitions) -> Any:
     return (definitions.resources or {})[io_manager_key("clicks")]
 
 
+@pytest.mark.slow
 def test_a_stream_by_arn_is_named_by_its_name_and_called_by_its_arn():
     by_arn, by_name = (build_kinesis_stream(each, table="clicks") for each in (ARN, "clicks"))
     keys = [each.resolve_asset_graph().get_all_asset_keys() for each in (by_arn, by_name)]

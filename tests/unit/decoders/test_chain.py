@@ -163,6 +163,7 @@ def test_the_carried_order_of_documents_is_that_of_their_record_and_then_their_n
     assert done["__order"].to_pylist() == ["a10000000000", "a10000000001", "a20000000000", "b10000000000"]
 
 
+@pytest.mark.slow
 def test_many_documents_of_a_record_are_returned_in_small_batches():
     (batch,) = raw_table([b"1," * 200_000]).to_batches()
     done = _document_batches(iter([batch]), [Cut()], pa.binary(), ["document_number", "value"], None)

@@ -108,6 +108,7 @@ def test_an_array_that_is_too_large_for_memory_has_the_same_elements(monkeypatch
         (Split("array"), b"[%b]" % b",".join([b"1"] * 20_000)),
     ],
 )
+@pytest.mark.slow
 def test_elements_take_no_more_memory_than_their_array(monkeypatch, decoder, record):
     for module in ("json_paths", "split"):
         monkeypatch.setattr(f"kinesis_assets.decoders.{module}.IN_MEMORY", 1000)

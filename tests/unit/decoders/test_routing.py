@@ -95,6 +95,7 @@ def test_rows_keep_the_columns_of_the_source_and_the_order_of_the_commits():
     assert (row["commit_order"], row["sequence_number"], row["batch_id"]) == ("1001", "0", 7)
 
 
+@pytest.mark.slow
 def test_large_values_are_not_remembered():
     rows = raw_table([b'{"type": "%s%06d"}' % (b"x" * 1_000_000, number) for number in range(40)])
     rows = rows.append_column(ORDER_COLUMN, pa.array(["1001"] * 40))

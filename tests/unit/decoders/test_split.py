@@ -113,6 +113,7 @@ def test_bad_lines_are_rows_with_their_own_bytes_between_good_ones():
 
 
 @pytest.mark.parametrize("text", [b"{\n", b"[\n", b"{", b'{"a":"x\n', b'{"a":1}]', b'"', b'{"a":1,}', b"1 "])
+@pytest.mark.slow
 def test_a_record_of_many_invalid_documents_is_read_about_once(text):
     """It would take minutes if what is behind each of them were read for each."""
     record = Decoding(text * 50_000)

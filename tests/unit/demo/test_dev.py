@@ -54,6 +54,7 @@ def test_dev_ends_if_spark_cannot_be_restarted(dagster):
         dev._wait_for_dagster(dagster, Supervisor(most=2), check_interval=0.01)
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_stop_with_dagster_is_killed():
     run = """if True:
         import signal, time

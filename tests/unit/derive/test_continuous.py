@@ -87,6 +87,7 @@ def test_a_failing_table_does_not_delay_the_others(tables):
     assert {name: str(error) for name, error in derivations.failures.items()} == {"orders": "invalid column"}
 
 
+@pytest.mark.slow
 def test_a_failing_table_is_tried_again_without_a_new_commit(tables):
     tables.pending["orders"] = [1]
     tables.errors["orders"] = OSError("the disk is full")

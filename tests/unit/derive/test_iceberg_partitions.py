@@ -42,6 +42,7 @@ def test_each_reader_finds_the_same_rows_with_a_filter_as_without_one(tmp_path, 
         table.check_filters(reader, ROWS)
 
 
+@pytest.mark.slow
 def test_filters_find_the_rows_after_files_were_copied_and_compacted(tmp_path):
     table = Partitioned(tmp_path, "bucket(2, id)", "year(day)")
     for each in ROWS:
@@ -97,6 +98,7 @@ def test_times_that_python_does_not_have_are_in_partitions(tmp_path):
     assert sorted(each["number"] for each in table.rows("DuckDB", "number")) == [1, 2]
 
 
+@pytest.mark.slow
 def test_filters_find_older_rows_after_the_types_of_partition_columns_have_grown(tmp_path):
     types = {"number": "integer", "id": "integer", "price": "decimal(4,2)"}
     table = Partitioned(tmp_path, "id", "bucket(4, number)", "truncate(5, price)", types=types)

@@ -188,6 +188,7 @@ def test_a_rollback_is_refused_until_the_table_is_rebuilt(derived):
     assert derived.rows == Counter([ROWS[2]])
 
 
+@pytest.mark.slow
 def test_a_rollback_is_refused_after_another_program_has_expired_its_traces(derived):
     derived.append(ROWS[0])
     snapshot_id = iceberg_of(derived.table).metadata.current_snapshot_id
@@ -206,6 +207,7 @@ def test_a_vacuum_is_refused_if_the_catalog_was_restored(derived):
         steps_of(derived)
 
 
+@pytest.mark.slow
 def test_an_overwrite_by_pyiceberg_is_refused_until_the_table_is_rebuilt(derived):
     derived.append(*ROWS)
     iceberg = iceberg_of(derived.table)
@@ -373,6 +375,7 @@ def test_maintenance_deletes_rows_by_their_age_and_names_them_for_consumers(tmp_
 
 
 @pytest.mark.parametrize("kind", ["date", "timestamp", "timestamp_ntz"])
+@pytest.mark.slow
 def test_maintenance_deletes_rows_by_their_age_from_a_file_that_another_program_wrote(tmp_path, kind):
     path = str(tmp_path / "orders")
     table = DerivedTable(path, format=derived_iceberg(path))

@@ -42,6 +42,7 @@ def test_a_large_request_arrives_whole(http2, stream):
     assert len(put.json()["Records"]) == 2
 
 
+@pytest.mark.slow
 def test_a_large_response_arrives_whole(http2, stream):
     for _ in range(4):
         stream.put(b"x" * 1_000_000)

@@ -165,6 +165,7 @@ def test_a_second_subscription_within_five_seconds_is_refused(subscribe, clock):
     assert next(first.events())["Records"] == []
 
 
+@pytest.mark.slow
 def test_a_second_subscription_after_five_seconds_ends_the_first(subscribe, stream, clock):
     first = subscribe("LATEST").events()
     next(first)
@@ -193,6 +194,7 @@ def test_consumers_and_shards_have_subscriptions_of_their_own(local, client, cre
         each.close()
 
 
+@pytest.mark.slow
 def test_a_subscription_ends_after_five_minutes(subscribe, clock):
     events = subscribe("LATEST").events()
     next(events)
@@ -213,6 +215,7 @@ def test_an_idle_shard_sends_events_without_records(subscribe, stream, clock):
     assert int(heartbeat["ContinuationSequenceNumber"]) > int(put["SequenceNumber"])
 
 
+@pytest.mark.slow
 def test_the_next_subscription_goes_on_after_the_number_of_an_event_without_records(subscribe, stream, clock):
     stream.put(b"first")
     events = subscribe().events()
@@ -260,6 +263,7 @@ def test_deregistering_a_consumer_ends_its_subscriptions(subscribe, client, cons
     assert list(last) == ["ResourceNotFoundException"]
 
 
+@pytest.mark.slow
 def test_deleting_a_stream_ends_its_subscriptions(subscribe, client, stream):
     events = subscribe("LATEST").events()
     next(events)
@@ -336,6 +340,7 @@ def test_a_client_that_does_not_read_delays_no_other(local, subscribe, stream):
     assert sum(len(next(events)["Records"]) for _ in range(8)) == 8
 
 
+@pytest.mark.slow
 def test_a_server_stops_while_clients_are_subscribed(connect, caplog):
     with LocalKinesis() as local:
         client = connect(local)

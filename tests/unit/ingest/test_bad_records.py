@@ -249,6 +249,7 @@ def test_one_response_with_the_mode_provisioned_marks_nothing_in_an_on_demand_st
     assert data_and_errors(bench) == UNMARKED * 2
 
 
+@pytest.mark.slow
 def test_setting_a_position_keeps_what_is_known_of_the_mode(bench):
     (first, _) = bench.create(2)
     bench.put(b"plain")

@@ -35,6 +35,7 @@ def test_each_iteration_with_new_records_is_committed_and_reported(bench):
     assert bench.items == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_only_shards_with_new_records_are_reported(bench):
     bench.create(2)
     before = {2: lambda: bench.put(1, part=0.5), 3: lambda: bench.put(2, part=0)}
@@ -51,6 +52,7 @@ def test_an_iteration_without_new_records_commits_and_reports_nothing(bench):
     assert (harness.iterations, harness.events, bench.version) == (5, [], version)
 
 
+@pytest.mark.slow
 def test_a_finished_shard_is_reported_once_and_the_run_ends_after_the_last_shard(bench):
     bench.create()
     bench.put(1)
@@ -81,6 +83,7 @@ def test_a_shard_that_is_behind_is_read_again_without_waiting(bench):
     assert harness.events == [{A: ("committed", 10)}] * 3
 
 
+@pytest.mark.slow
 def test_the_first_call_of_an_iteration_waits_for_its_turn_after_the_last_one_of_the_iteration_before(
     bench, faults
 ):
@@ -171,6 +174,7 @@ def test_idle_iterations_do_not_describe_the_stream_again(bench, faults):
     assert faults.count("DescribeStreamSummary") == before + 1
 
 
+@pytest.mark.slow
 def test_an_old_shard_list_is_refreshed(bench, faults):
     bench.create()
     before = faults.count("ListShards")
@@ -178,6 +182,7 @@ def test_an_old_shard_list_is_refreshed(bench, faults):
     assert faults.count("ListShards") == before + 3
 
 
+@pytest.mark.slow
 def test_one_incomplete_shard_list_does_not_end_the_run(bench, faults):
     bench.create(2)
 
@@ -225,6 +230,7 @@ def test_a_stop_between_two_iterations_ends_the_run_immediately(bench):
     assert (harness.iterations, bench.items) == (1, [1])
 
 
+@pytest.mark.slow
 def test_a_stop_during_an_iteration_commits_and_reports_the_records_read(bench, faults):
     bench.set_timing(stop_poll_seconds=0.01)
     bench.create()

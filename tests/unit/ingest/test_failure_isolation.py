@@ -115,6 +115,7 @@ def test_a_throttled_shard_ends_early_with_its_rows_and_does_not_delay_the_commi
     assert bench.at(first).position == Position.after(numbers[0])
 
 
+@pytest.mark.slow
 def test_other_shards_are_read_to_their_tip_after_a_shard_failed(bench, faults, monkeypatch):
     first, second = bench.create(2)
     bench.put(b"1-0", shard_id=first)

@@ -51,6 +51,7 @@ INCOMPLETE_LISTS = pytest.mark.parametrize(
 
 
 @INCOMPLETE_LISTS
+@pytest.mark.slow
 def test_an_incomplete_list_changes_neither_positions_nor_table(bench, faults, fault, error):
     shard_ids = bench.create(3)
     bench.put(1)

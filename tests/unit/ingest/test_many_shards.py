@@ -69,6 +69,7 @@ def test_a_stopped_run_does_not_wait_between_calls(bench, faults):
 
 @pytest.mark.parametrize("operation", ["GetShardIterator", "GetRecords"])
 @pytest.mark.parametrize("by_sdk", [False, True])
+@pytest.mark.slow
 def test_a_pending_call_does_not_delay_other_shards(bench, faults, by_sdk, operation):
     bench.settings = replace(bench.settings, sdk_parser=by_sdk)
     shard_ids = bench.create(3)  # the memory limiter admits as many pages of the SDK at once

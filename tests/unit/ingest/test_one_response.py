@@ -282,6 +282,7 @@ def test_a_null_iterator_does_not_finish_an_open_shard(bench, faults):
     assert bench.items == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_repeated_null_iterators_fail_the_shard_and_earlier_rows_are_committed(bench, faults):
     first, _ = bench.create(2)
     bench.put(1, 2)

@@ -92,6 +92,7 @@ def test_a_continuous_run_that_cannot_read_the_pause_fails(bench):
     assert bench.items == [1]
 
 
+@pytest.mark.slow
 def test_operations_beside_the_runs_still_work(bench):
     bench.create()
     numbers = bench.put(1, 2)

@@ -82,6 +82,7 @@ def test_a_stream_older_than_the_one_in_the_table_is_refused_even_with_restart(b
 
 
 @pytest.mark.parametrize("start", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP:2026-01-01T00:00:00Z"])
+@pytest.mark.slow
 def test_restart_lands_the_new_stream_from_its_trim_horizon_in_the_same_table(bench, recreate, start):
     bench.create()
     bench.run(start=start)
@@ -181,6 +182,7 @@ def test_the_unfinished_positions_of_the_old_stream_are_recorded(bench, recreate
     assert bench.positions.predecessors == (Predecessor(old, unfinished),)
 
 
+@pytest.mark.slow
 def test_all_predecessors_are_recorded_oldest_first(bench, recreate):
     (shard,) = bench.create()
     predecessors = []

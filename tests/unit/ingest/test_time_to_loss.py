@@ -141,6 +141,7 @@ def printed(bench, capsys):
     return printed
 
 
+@pytest.mark.slow
 def test_the_positions_command_prints_until_when_unread_records_are_safe(bench, printed):
     first, second = bench.create(2)
     bench.put(1)
@@ -159,6 +160,7 @@ def test_the_positions_command_prints_until_when_unread_records_are_safe(bench, 
     }
 
 
+@pytest.mark.slow
 def test_the_positions_command_prints_the_gaps(bench, printed):
     (shard,) = bench.create()
     bench.put(1)

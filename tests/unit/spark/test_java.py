@@ -64,6 +64,7 @@ def test_java_that_prints_no_version_is_refused(java):
         require_java()
 
 
+@pytest.mark.slow
 def test_java_that_hangs_is_reported(java, monkeypatch):
     java("").write_text("#!/bin/sh\nexec /bin/sleep 600\n")
     monkeypatch.setattr("kinesis_assets.spark.local_settings._SECONDS", 0.1)

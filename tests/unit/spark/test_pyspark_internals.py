@@ -218,6 +218,7 @@ def test_a_missing_private_name_reads_the_setting_in_a_session_and_warns(caplog,
 
 
 @pytest.mark.parametrize("fails", [True, False], ids=["fails", "does not respond"])
+@pytest.mark.slow
 def test_a_session_that_cannot_be_created_in_time_is_a_connection_error(monkeypatch, fails):
     def create():
         if fails:

@@ -119,6 +119,7 @@ def test_first_change_of_an_answer_is_applied_last(orders, faults):
     assert orders.shard_ids() == [B]
 
 
+@pytest.mark.slow
 def test_fault_affects_the_configured_number_of_calls_across_threads(faults, page):
     faults.fail(code="X", after=20, times=50)
     with ThreadPoolExecutor(8) as pool:
@@ -126,6 +127,7 @@ def test_fault_affects_the_configured_number_of_calls_across_threads(faults, pag
     assert results.count("X") == 50
 
 
+@pytest.mark.slow
 def test_fault_can_be_injected_during_calls(faults, page):
     with ThreadPoolExecutor(4) as pool:
         reads = [pool.submit(code, page) for _ in range(50)]

@@ -98,6 +98,7 @@ def test_injected_throttling_does_not_count_towards_the_limits(orders, faults, r
         orders.page(iterator)
 
 
+@pytest.mark.slow
 def test_records_above_a_thousand_per_second_fail_only_in_their_shard(orders, faults, machine):
     faults.enforce_limits(machine)
     batch = [b"%d" % number for number in range(500)]

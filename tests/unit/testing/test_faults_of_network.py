@@ -136,6 +136,7 @@ def test_delays_add_up(orders, faults, in_thread):
     page.result(SECONDS)
 
 
+@pytest.mark.slow
 def test_delayed_call_is_answered_after_the_delay(orders, faults):
     orders.put(b"0")
     faults.delay(0.1)

@@ -163,6 +163,7 @@ def test_a_stream_may_have_settings_of_its_own(account, monkeypatch):
     assert (clicks.table, clicks.max_records, clicks.start) == ("s3://lake/clicks_raw", 9, "TRIM_HORIZON")
 
 
+@pytest.mark.slow
 def test_the_streams_of_an_account_have_its_key_prefix_unless_one_has_its_own(account):
     account.create("orders", "clicks")
     account.configure(key_prefix=["eu", "shop"], streams={"orders": {"key_prefix": "eu"}})

@@ -30,6 +30,7 @@ def fields_of(component: type[dg.Component]) -> Iterator[tuple[str, dict[str, An
 
 
 @every_component
+@pytest.mark.slow
 def test_the_schema_is_valid_and_refuses_unknown_fields(component):
     schema = schema_of(component)
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -102,6 +102,7 @@ def test_two_tables_of_one_name_are_refused():
     assert_mentions(said, "table typed in ", "the asset typed")
 
 
+@pytest.mark.slow
 def test_several_streams_and_regions_are_loaded_together_and_again():
     streams = {
         "eu": {"stream": arn("eu-west-1"), "table": "eu"},

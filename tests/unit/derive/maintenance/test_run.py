@@ -108,6 +108,7 @@ def test_tables_below_lose_and_double_no_rows_by_maintenance_between_their_steps
     assert below.rows == busy.rows
 
 
+@pytest.mark.slow
 def test_tables_below_get_new_versions_of_rows_that_were_compacted(busy, below):
     below.consume_all(busy)
     cursor = new_rows(busy.table.uri).cursor

@@ -73,6 +73,7 @@ def test_empty_pages_after_a_record_count_toward_max_seconds(put, reading_of, fa
     assert (reading.end, reading.position) == (RangeEnd.TIME_LIMIT, Position.after(numbers[0]))
 
 
+@pytest.mark.slow
 def test_endless_empty_pages_stall_the_shard_instead_of_ending_it_by_max_seconds(
     put, reading_of, client, faults, virtual
 ):
@@ -104,6 +105,7 @@ def test_a_transient_fault_neither_loses_nor_duplicates_records(put, reading_of,
 
 @pytest.mark.usefixtures("virtual")
 @each_fault(THROTTLING | FAILURES)
+@pytest.mark.slow
 def test_a_permanent_fault_fails_the_shard_and_keeps_the_records_read_before(put, reading_of, faults, fault):
     numbers = put(b"0", b"1", b"2", b"3")
     faults.page_size(2)
@@ -127,6 +129,7 @@ def test_a_permanent_failure_is_attempted_six_times(put, reading_of, faults, fau
 
 
 @each_fault(THROTTLING)
+@pytest.mark.slow
 def test_permanent_throttling_is_retried_until_the_shard_counts_as_stalled(
     put, reading_of, faults, virtual, fault
 ):

@@ -32,6 +32,7 @@ def read(client):
     return batches, attributes, (reading.bad_records, reading.end, reading.millis_behind_latest)
 
 
+@pytest.mark.slow
 def test_both_parsers_give_the_same_batches(kinesis, stream, client, by_sdk):
     kinesis.create_stream(StreamName=stream, ShardCount=1)
     chance = random.Random(5)

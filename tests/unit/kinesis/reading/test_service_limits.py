@@ -126,6 +126,7 @@ def test_a_backlog_of_full_pages_is_read_at_two_megabytes_a_second_without_being
     assert [round(time - began, 1) for time in called] == [0, 5.2, 10.5]
 
 
+@pytest.mark.slow
 def test_partition_keys_count_toward_the_bytes_per_second(put, reading_of, faults, refusals, virtual):
     for _ in range(8):
         put(*[b"x"] * 500, partition_key="k" * 256)

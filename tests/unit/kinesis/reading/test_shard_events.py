@@ -165,6 +165,7 @@ def test_a_part_of_an_event_is_kept_for_the_next_time(opened):
     assert events.buffered == 0
 
 
+@pytest.mark.slow
 def test_an_event_of_which_bytes_keep_arriving_is_not_waited_for_without_end(opened, monkeypatch):
     monkeypatch.setattr(shard_events, "_LONGEST_EVENT", 0.05)
 
@@ -175,6 +176,7 @@ def test_an_event_of_which_bytes_keep_arriving_is_not_waited_for_without_end(ope
     assert code_of(opened(b"", then=trickles), wait=0.1) == "ReadTimeoutError"
 
 
+@pytest.mark.slow
 def test_an_event_is_not_waited_for_without_end_while_others_of_no_meaning_arrive(opened, monkeypatch):
     monkeypatch.setattr(shard_events, "_LONGEST_EVENT", 0.05)
 

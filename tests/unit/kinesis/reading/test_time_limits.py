@@ -51,6 +51,7 @@ def test_empty_pages_are_read_up_to_the_first_record_even_after_the_time_limit(
     assert virtual.now - began > 5
 
 
+@pytest.mark.slow
 def test_a_shard_with_only_empty_pages_stalls_even_after_the_time_limit(
     put_to, reading_in, client, faults, virtual
 ):
@@ -87,6 +88,7 @@ def test_a_throttled_range_with_records_ends_at_the_time_limit(put_to, reading_i
 
 
 @pytest.mark.usefixtures("sdk_waits")
+@pytest.mark.slow
 def test_a_throttled_range_without_records_fails_after_the_time_limit(put_to, reading_in, faults, virtual):
     put_to(FIRST, b"0")
     faults.throttle()
@@ -136,6 +138,7 @@ def test_a_throttled_range_has_a_minimum_number_of_attempts(put_to, reading_in, 
 
 
 @pytest.mark.usefixtures("sdk_waits")
+@pytest.mark.slow
 def test_a_range_that_is_throttled_after_empty_pages_is_retried_until_it_stalls(
     put_to, reading_in, faults, virtual
 ):

@@ -61,6 +61,7 @@ def test_deaggregation_returns_the_records_that_were_aggregated(records, bounds)
 
 @BY_EXAMPLE
 @given(user_records, st.data())
+@pytest.mark.slow
 def test_an_aggregate_with_one_changed_byte_stays_one_record(records, draw):
     data = bytearray(aggregate(records))
     place = draw.draw(st.integers(0, len(data) - 1))

@@ -45,6 +45,7 @@ def test_a_parsed_record_is_four_objects_that_the_garbage_collector_does_not_tra
     assert len(records) == RECORDS
 
 
+@pytest.mark.slow
 def test_the_checksum_of_a_page_needs_one_crc(monkeypatch):
     records = msgspec.json.decode(page(), type=WirePage).to_result().records
     assert {len(number) for number in records.numbers} == {len(records.numbers[0])}
@@ -54,6 +55,7 @@ def test_the_checksum_of_a_page_needs_one_crc(monkeypatch):
     assert len(taken) == 1
 
 
+@pytest.mark.slow
 def test_a_batch_keeps_no_python_object_per_record():
     records = msgspec.json.decode(page(), type=WirePage).to_result().records
     checksums(records)

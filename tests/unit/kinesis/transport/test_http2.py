@@ -242,6 +242,7 @@ def answers_pings(peer, then=lambda: None):
         peer.receive()
 
 
+@pytest.mark.slow
 def test_a_head_is_not_waited_for_without_end_while_other_frames_arrive():
     with Http2Server(answers_pings) as server:
         with pytest.raises(CallFailed) as failed:
@@ -279,6 +280,7 @@ def drips(connection):
             connection.sendall(b"X-More: 1\r\n")
 
 
+@pytest.mark.slow
 def test_a_proxy_is_not_waited_for_without_end_while_it_answers(monkeypatch):
     with listens(drips) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy}")
@@ -289,6 +291,7 @@ def test_a_proxy_is_not_waited_for_without_end_while_it_answers(monkeypatch):
             run(client.subscribing(CONSUMER, "shardId-0", START, 0.2))
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_in_tls_is_not_waited_for_without_end():
     settings = ClientSettings("us-east-1", timing=replace(READING, connect_timeout=SECONDS))
     over = threading.Event()
@@ -301,6 +304,7 @@ def test_a_server_that_does_not_answer_in_tls_is_not_waited_for_without_end():
     assert time.monotonic() - began < SECONDS
 
 
+@pytest.mark.slow
 def test_the_body_of_an_error_is_not_waited_for_without_end_while_its_bytes_arrive():
     sent = []
 

@@ -60,6 +60,7 @@ def test_tls_is_tunneled_and_the_proxys_password_is_not_sent_to_the_endpoint(aut
 
 @pytest.mark.usefixtures("trusted")
 @directly_and_by_the_sdk
+@pytest.mark.slow
 def test_a_proxy_over_tls_tunnels_tls(authority, monkeypatch, tls, by_sdk):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("kinesis.example").configure_cert(context)

@@ -31,6 +31,7 @@ def test_a_long_body_is_received_over_tls(tls):
 
 
 @pytest.mark.usefixtures("trusted")
+@pytest.mark.slow
 def test_a_second_response_over_tls_is_not_returned_to_the_next_call(tls):
     head, _, body = SIZED.partition(b"\r\n\r\n")
     twice = Response(head + b"\r\n\r\n", more=body + SIZED.replace(b'"i"', b'"x"'))

@@ -121,6 +121,7 @@ def test_a_file_is_closed_while_another_is_written(table, monkeypatch):
 
 @pytest.mark.parametrize(("row_group", "size"), [(1, 1), (1, 1 << 20), (3000, 1), (1 << 20, 1 << 20)])
 @pytest.mark.parametrize(("open_files", "days"), [(1, 3), (2, 3), (4, 1)])
+@pytest.mark.slow
 def test_each_row_is_written_once_to_slow_storage(table, monkeypatch, row_group, size, open_files, days):
     chance = random.Random(7)
     for name in ("_begin", "_write_row_group", "_end"):

@@ -74,6 +74,7 @@ def test_all_snapshots_are_loaded_whatever_the_configuration_of_pyiceberg_says(t
     assert opened.properties["snapshot-loading-mode"] == "all"
 
 
+@pytest.mark.slow
 def test_a_rest_catalog_that_does_not_respond_is_not_waited_for_without_end(monkeypatch):
     monkeypatch.setattr(rest_catalog, "TIMEOUTS", (SECONDS, 0.2))
     with ScriptedServer(Response(b"", After.HOLD)) as server:

@@ -124,6 +124,7 @@ def test_of_two_commits_onto_one_version_the_second_is_refused(table, frozen):
     assert rows_by_shard(table) == {"b": [1]}
 
 
+@pytest.mark.slow
 def test_rows_that_another_program_appends_harm_no_commit(table, frozen):
     attempt = Attempt(table, frozen, {"a": 2})
     append(table, [row("c", 7)])
@@ -381,6 +382,7 @@ def test_values_of_columns_that_others_have_added_stay_when_rows_are_removed(tab
     assert found == {name: kept[name] for name in found}
 
 
+@pytest.mark.slow
 def test_rows_are_not_removed_from_a_file_with_columns_of_others_without_ids(table):
     add_column(iceberg_of(table), "note", StringType())
     append(table, [row("a", 5) | {"note": "kept"}, row("a", 9)])

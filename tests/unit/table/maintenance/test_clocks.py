@@ -63,6 +63,7 @@ def test_a_clock_changed_during_maintenance_stops_it_before_the_next_deletion(fi
     assert files_of(filled) >= before
 
 
+@pytest.mark.slow
 def test_the_clocks_are_compared_immediately_before_each_deleting_step(filled, monkeypatch):
     for _ in range(DEFAULT_LIMITS.small_files):
         Attempt(filled, current_positions(filled), {"a": 2}).commit()

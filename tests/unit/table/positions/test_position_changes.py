@@ -78,6 +78,7 @@ READ = RangeStats(
 @example({}, {"a": shard_after(5)}, {"a": READ})  # rows of a shard that the base does not have
 @example({"a": shard_after(3)}, {}, {"a": READ})  # or that has been removed
 @given(st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, SHARDS), st.dictionaries(NAMES, STATS))
+@pytest.mark.slow
 def test_changes_applied_to_their_base_give_the_new_positions(before, now, added):
     assert apply(before, changes(before, now, added)) == (now, added)
 

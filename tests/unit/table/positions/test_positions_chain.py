@@ -38,6 +38,7 @@ def moved(named, shard_id, number, **rest):
     }
 
 
+@pytest.mark.slow
 def test_the_newest_positions_are_read_from_two_files_after_many_commits(chain_of):
     folder = chain_of()
     named = {str(shard): shard_at() for shard in range(10)}
