@@ -76,8 +76,8 @@ thorough: $(ARCHIVE)
 	@$(MEMORY) FORMAT=iceberg $(PROCESSES) -m thorough tests/chaos tests/integration
 	@$(MEMORY) FORMAT=iceberg $(PROCESSES) $(MOST_TESTS) $(COMPUTED)
 	@$(MEMORY) FORMAT=s3tables $(PROCESSES) tests/chaos/faults/test_crash_matrix.py
-	@$(MEMORY) SPARK=standalone $(ON_CLUSTERS) -k '$(RACES_AND_FAILURES)'
-	@$(MEMORY) SPARK=connect $(ON_CLUSTERS) -k '$(RACES_AND_FAILURES)'
+	@$(MEMORY) SPARK=standalone $(ON_CLUSTERS) -k '$(OF_ANY_MASTER)'
+	@$(MEMORY) SPARK=connect $(ON_CLUSTERS) -k '$(OF_ANY_MASTER)'
 	@$(MAKE) --no-print-directory soak canary
 
 deployments: $(ARCHIVE)
@@ -123,12 +123,12 @@ spark35: spark
 ON_CLUSTERS = $(BIN)/pytest -q --ignore tests/contract/test_trouble_is_shown.py tests/contract
 
 # Where tasks are executed decides little about these: `make thorough` runs them.
-RACES_AND_FAILURES := two_runs or two_replays or stopped_run_leaves or failed_run or failing_shard or drops_what
+OF_ANY_MASTER := two_runs or two_replays or stopped_run_leaves or failed_run or failing_shard or drops_what or equal_rows
 
 # The lines of the contract that depend on Spark, on a standalone cluster or on a Spark Connect server.
 standalone connect: $(READY)
 	@echo "Contract tests with Spark: $@"
-	@$(MEMORY) SPARK=$@ $(ON_CLUSTERS) -k 'not ($(RACES_AND_FAILURES))'
+	@$(MEMORY) SPARK=$@ $(ON_CLUSTERS) -k 'not ($(OF_ANY_MASTER))'
 
 # To start Spark in a process that is killed takes longer than most tests. The crash matrix kills others at each point.
 ONE_KILL := (not after_a_killed_run or appended-before)

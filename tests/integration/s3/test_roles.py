@@ -227,7 +227,7 @@ def derived_twice(spark: SparkSession, bench: Bench, mode: Upsert | Rollup | Non
     "execute",
     [
         replay_in_spark,
-        scan_in_spark,
+        pytest.param(scan_in_spark, marks=pytest.mark.thorough),
         pytest.param(append_in_spark, marks=pytest.mark.thorough),
         upsert_in_spark,
         pytest.param(roll_up_in_spark, marks=pytest.mark.thorough),
