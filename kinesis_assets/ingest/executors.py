@@ -32,7 +32,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.task import client_of
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.retries import is_throttled
+from kinesis_assets.kinesis.reading.calls import is_throttled
 from kinesis_assets.kinesis.relist import list_shards
 from kinesis_assets.retry import Backoff, RetryPolicy, retry
 from kinesis_assets.spark.arrow_steps import TASK_MODULES

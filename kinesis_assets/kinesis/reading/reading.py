@@ -14,17 +14,17 @@ from kinesis_assets.errors import CallFailed, ShardStalled, TooManyBadRecords
 from kinesis_assets.kinesis.data_loss import LossDetector
 from kinesis_assets.kinesis.limits import Allowance, Bounds, Quota
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.pacing import CallPacing
-from kinesis_assets.kinesis.reading.pages import PageSource
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
-from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedPages
-from kinesis_assets.kinesis.reading.retries import (
+from kinesis_assets.kinesis.reading.calls import (
+    CallPacing,
     PageRetries,
     StallDetector,
     is_throttled,
     is_too_long,
     is_transient,
 )
+from kinesis_assets.kinesis.reading.pages import PageSource
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
+from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedPages
 from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices, is_damaged
 from kinesis_assets.kinesis.records.records import Records, checksums
 from kinesis_assets.kinesis.transport.concurrency import Turns, iterate

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.consumers import NOT_FOUND
 from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.reading.calls import StallDetector, is_transient
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedEvent
-from kinesis_assets.kinesis.reading.retries import StallDetector, is_transient
 from kinesis_assets.kinesis.reading.shard_events import SUBSCRIBE, ShardEvents
 from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.kinesis.stream import UNCERTAIN, agree

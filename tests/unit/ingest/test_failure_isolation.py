@@ -11,7 +11,7 @@ from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading import retries
+from kinesis_assets.kinesis.reading import calls
 from kinesis_assets.testing import Faults
 
 FAILURES = {
@@ -126,7 +126,7 @@ def test_other_shards_are_read_to_their_tip_after_a_shard_failed(bench, faults, 
         failed.set()
         return ReadFailed(*reason)
 
-    monkeypatch.setattr(retries, "ReadFailed", read_failed)
+    monkeypatch.setattr(calls, "ReadFailed", read_failed)
     faults.page_size(1)
     faults.fail(status=400, code="AccessDeniedException", shard_id=first)
     faults.before("GetRecords", lambda: failed.wait(SECONDS), shard_id=second, after=1)

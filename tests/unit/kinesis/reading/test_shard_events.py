@@ -18,7 +18,7 @@ from h2.events import SettingsAcknowledged
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import shard_events
-from kinesis_assets.kinesis.reading.retries import is_transient
+from kinesis_assets.kinesis.reading.calls import is_transient
 from kinesis_assets.kinesis.reading.shard_events import MessageParser, ShardEvents
 from kinesis_assets.kinesis.reading.subscription import Limits, Subscriptions
 from kinesis_assets.kinesis.settings import ClientSettings

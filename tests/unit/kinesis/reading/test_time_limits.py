@@ -7,7 +7,7 @@ import pytest
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled
 from kinesis_assets.kinesis.limits import Allowance, Quota
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading import retries
+from kinesis_assets.kinesis.reading import calls
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.settings import ReadTiming
 from kinesis_assets.testing import Faults
@@ -128,13 +128,13 @@ def test_a_range_that_is_always_throttled_fails_after_retry_seconds(put_to, read
 @pytest.mark.usefixtures("sdk_waits")
 def test_a_throttled_range_has_a_minimum_number_of_attempts(put_to, reading_in, faults):
     put_to(FIRST, b"0")
-    faults.throttle(times=retries._MIN_ATTEMPTS - 1)
+    faults.throttle(times=calls._MIN_ATTEMPTS - 1)
     assert data(reading_in(FIRST, retry_seconds=0.0)) == [b"0"]
     before = faults.count("GetRecords")
     faults.throttle("GetRecords")
     with pytest.raises(ShardThrottled):
         data(reading_in(FIRST, retry_seconds=0.0))
-    assert faults.count("GetRecords") - before == retries._MIN_ATTEMPTS
+    assert faults.count("GetRecords") - before == calls._MIN_ATTEMPTS
 
 
 @pytest.mark.usefixtures("sdk_waits")

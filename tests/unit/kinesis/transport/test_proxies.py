@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CallFailed, InvalidInput
-from kinesis_assets.kinesis.reading.retries import is_transient
+from kinesis_assets.kinesis.reading.calls import is_transient
 from kinesis_assets.kinesis.transport.concurrency import Turns
 from support.http_pages import SIZED, call, client_of, directly_and_by_the_sdk
 from support.mentions import assert_mentions
