@@ -21,6 +21,7 @@ from deltalake.transaction import AddAction
 
 from benchmarks.data.derivations import DERIVED, ITEMS, KEY, NEWEST_BY, RAW
 from benchmarks.data.one_record_commits import LISTING, SHARDS, load_positions
+from kinesis_assets.derive.commit import Attempt
 from kinesis_assets.derive.commit import commit as commit_derived
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
@@ -102,9 +103,9 @@ def land(table: PositionedTable, payloads: Iterable[bytes], *, copies: int = 1) 
     )
     result = commit(
         table,
+        Attempt(batch_id=batch_id),
         expected=expected,
         listing=LISTING,
-        batch_id=batch_id,
         moved={shard_id: msgspec.structs.replace(before, position=through)},
         files=[msgspec.structs.replace(file, path=path) for path in paths],
         added={shard_id: stats},

@@ -8,6 +8,7 @@ committed nevertheless: only the entries from the newest one back to the expecte
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_assets.derive.commit_entry import (
@@ -44,48 +45,67 @@ _Commit = TypeVar("_Commit", "DerivedCommit", "DerivedCommit | None")
 UPSERT_TRIES = 10
 """How often an upsert is planned again because another commit changed the table's files meanwhile."""
 
+
 _EMPTY = Manifest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What an attempt to commit has written and consumed.
+
+    Attributes:
+        cursor: The position in the source after it.
+        manifest: The files that it wrote.
+        counts: How many records there were, and how many could not be decoded; None if they were not counted.
+        errors: The files that it wrote with the records that could not be decoded; None if such records are
+            not separated.
+        redriven: The records that it decoded again; None if it is no redrive.
+        decision: What it did about rows of the source that are gone.
+        definition: The owner and the definition that the table has from now on; None if neither is recorded.
+        consumed: The rows of the source that the table has consumed; None if they are not counted.
+        deletions: All deletions that the table remembers from now on; None for those of the commit before,
+            unless the commit restarts the table.
+        maintains: Whether it is a maintenance, which consumes nothing.
+        expiry: The rows of removed files that are deleted because of their age; None if there are none.
+        by: The Dagster run id or the person that makes it.
+    """
+
+    batch_id: int
+    cursor: Cursor
+    manifest: Manifest = _EMPTY
+    counts: RecordCounts | None = None
+    errors: Sequence[DerivedFile] | None = None
+    redriven: Redriven | None = None
+    decision: Decision = NOTHING_DELETED
+    definition: Definition | None = None
+    consumed: int | None = None
+    deletions: RememberedDeletions | None = None
+    maintains: bool = False
+    expiry: ExpiredRows | None = None
+    by: str | None = None
 
 
 def commit(
     table: DerivedTable,
+    attempt: Attempt,
     *,
     expected: int | None,
-    cursor: Cursor,
-    batch_id: int,
-    manifest: Manifest = _EMPTY,
-    counts: RecordCounts | None = None,
-    errors: Sequence[DerivedFile] | None = None,
-    redriven: Redriven | None = None,
-    removed: Sequence[TableFile] = (),
     base: DerivedSnapshot | None = None,
+    removed: Sequence[TableFile] = (),
     restarts: bool = False,
     columns: dict[str, Any] | None = None,
-    decision: Decision = NOTHING_DELETED,
-    definition: Definition | None = None,
-    consumed: int | None = None,
-    deletions: RememberedDeletions | None = None,
-    maintains: bool = False,
-    expiry: ExpiredRows | None = None,
-    by: str | None = None,
 ) -> DerivedCommit:
     """Commit an attempt's files and its position in the source, both or neither.
 
     Args:
         expected: The id of the newest commit when the attempt started; None if there was none. Its entry is
             read only if another commit came after it, or unless *restarts*.
-        counts: How many records there were, and how many could not be decoded; None if they were not counted.
-        errors: The files that it wrote with the records that could not be decoded; None if such records are
-            not separated.
-        removed: The files of *base* that these replace.
         base: Commit only if this is still the newest version, but for compactions of other files; None if any
             version will do.
+        removed: The files of *base* that those of the attempt replace.
         restarts: Whether the commit starts a new chain, because the table was emptied.
         columns: The schema that the table gets; None to keep its own. All files of *base* must be removed, or
             none, see `DerivedSnapshot.commit`.
-        deletions: All deletions that the table remembers from now on; None for those of the commit before,
-            unless *restarts*.
-        expiry: The rows of removed files that are deleted because of their age; None if there are none.
 
     Returns:
         The commit, also if a try that seemed to fail has made it.
@@ -106,7 +126,7 @@ def commit(
         if snapshot.commit_id != expected:
             # A rebuild starts the chain again.
             since = table.entries.since(snapshot.newest, expected, may_restart=True)
-            if (own := find_commit(table.uri, since, batch_id)) is not None:
+            if (own := find_commit(table.uri, since, attempt.batch_id)) is not None:
                 return own
             _refuse_moved_cursor(snapshot, expected)
         if base is not None and not _still_holds(base, snapshot, removed):
@@ -118,47 +138,58 @@ def commit(
         if not restarts:
             refuse_rewritten(snapshot)
         if may_commit:
-            before = None if restarts else snapshot.newest
-            known = NO_DELETIONS if before is None else before.deletions or NO_DELETIONS
-            remembered = known if deletions is None else deletions
-            new = [file for file in remembered.files if file not in known.files]
-            written: list[WrittenFile] = [*manifest.files, *manifest.replaced, *(errors or ()), *new]
-            check_files(table, batch_id, written + list(() if redriven is None else redriven.files))
-            if errors is None and before is not None and not before.records_errors:
-                before = None  # such records are in the table
-            entry = DerivedCommit(
-                format=FORMAT,
-                commit_id=new_id(table.clock),
-                previous=None if restarts else snapshot.commit_id,
-                batch_id=batch_id,
-                at=utc_now(table.clock),
-                by=by,
-                examined=snapshot.version,
-                cursor=cursor,
-                rows=sum(file.new_rows for file in manifest.files),
-                deleted=sum(file.rows or 0 for file in (removed if restarts else manifest.replaced))
-                + (0 if expiry is None else expiry.rows),
-                records=None if counts is None else counts.records,
-                bad_records=None if counts is None else counts.errors,
-                replaced=named_files(manifest.replaced),
-                errors=named_files(errors or ()),
-                redriven=redriven,
-                errors_before=None if before is None else before.last_errors,
-                on_deleted=decision.policy,
-                given_up=decision.given_up,
-                definition=definition,
-                routed=_routed(manifest, definition),
-                consumed=consumed,
-                deletions=remembered if remembered.files else None,
-                maintains=maintains,
-                floor=expiry.floor if expiry is not None else None if before is None else before.floor,
-                expired=() if expiry is None else expiry.batches,
-            )
-            snapshot.commit(entry, manifest.files, removed, exclusive=base is not None, columns=columns)
+            entry = _checked_entry(snapshot, attempt, removed, restarts=restarts)
+            files = attempt.manifest.files
+            snapshot.commit(entry, files, removed, exclusive=base is not None, columns=columns)
         return None
 
     with timed(COMMIT_DURATION, {TABLE: table.uri}, table.clock.monotonic):
         return commit_until_known(table, committed)
+
+
+def _checked_entry(
+    snapshot: DerivedSnapshot, attempt: Attempt, removed: Sequence[TableFile], *, restarts: bool
+) -> DerivedCommit:
+    """Return the entry of a commit on top of a version, after checking the files that the entry will name."""
+    table, manifest, errors = snapshot.table, attempt.manifest, attempt.errors
+    before = None if restarts else snapshot.newest
+    known = NO_DELETIONS if before is None else before.deletions or NO_DELETIONS
+    remembered = known if attempt.deletions is None else attempt.deletions
+    new = [file for file in remembered.files if file not in known.files]
+    written: list[WrittenFile] = [*manifest.files, *manifest.replaced, *(errors or ()), *new]
+    redriven, expiry = attempt.redriven, attempt.expiry
+    check_files(table, attempt.batch_id, written + list(() if redriven is None else redriven.files))
+    errors_before = None if before is None else before.last_errors
+    if errors is None and before is not None and not before.records_errors:
+        errors_before = None  # such records are in the table
+    return DerivedCommit(
+        format=FORMAT,
+        commit_id=new_id(table.clock),
+        previous=None if restarts else snapshot.commit_id,
+        batch_id=attempt.batch_id,
+        at=utc_now(table.clock),
+        by=attempt.by,
+        examined=snapshot.version,
+        cursor=attempt.cursor,
+        rows=sum(file.new_rows for file in manifest.files),
+        deleted=sum(file.rows or 0 for file in (removed if restarts else manifest.replaced))
+        + (0 if expiry is None else expiry.rows),
+        records=None if attempt.counts is None else attempt.counts.records,
+        bad_records=None if attempt.counts is None else attempt.counts.errors,
+        replaced=named_files(manifest.replaced),
+        errors=named_files(errors or ()),
+        redriven=redriven,
+        errors_before=errors_before,
+        on_deleted=attempt.decision.policy,
+        given_up=attempt.decision.given_up,
+        definition=attempt.definition,
+        routed=_routed(manifest, attempt.definition),
+        consumed=attempt.consumed,
+        deletions=remembered if remembered.files else None,
+        maintains=attempt.maintains,
+        floor=expiry.floor if expiry is not None else None if before is None else before.floor,
+        expired=() if expiry is None else expiry.batches,
+    )
 
 
 def _refuse_moved_cursor(newest: DerivedSnapshot, expected: int | None) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.commit import commit, until_not_overtaken
+from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
 from kinesis_assets.derive.commit_entry import ExpiredRows, Floor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest
 from kinesis_assets.derive.policy import DeletedRows, Deletion
@@ -230,18 +230,20 @@ def _done_or_left(
         try:
             return commit(
                 table,
+                Attempt(
+                    cursor=newest.cursor,
+                    batch_id=batch_id,
+                    manifest=Manifest(tuple(written)),
+                    definition=newest.definition,
+                    consumed=newest.consumed,
+                    maintains=True,
+                    expiry=ExpiredRows(
+                        Floor(floor.column, first, before.rows + deleted.total()), deleted.total(), batches
+                    ),
+                ),
                 expected=base.commit_id,
-                cursor=newest.cursor,
-                batch_id=batch_id,
-                manifest=Manifest(tuple(written)),
                 removed=files,
                 base=base,
-                definition=newest.definition,
-                consumed=newest.consumed,
-                maintains=True,
-                expiry=ExpiredRows(
-                    Floor(floor.column, first, before.rows + deleted.total()), deleted.total(), batches
-                ),
             )
         except CursorConflict as error:  # the files may be there still
             raise UpsertOvertaken(table.uri, error.reason) from None

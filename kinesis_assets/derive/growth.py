@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.derive.commit import commit, until_not_overtaken
+from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
 from kinesis_assets.derive.data_files import GROWTH_FOLDER, CopiedFile, Manifest, is_new_file
 from kinesis_assets.derive.read import TASK_BYTES, groups_of_files
 from kinesis_assets.derive.rebuild import prepare_columns
@@ -109,16 +109,18 @@ def grow(
         newest = base.newest
         return commit(
             table,
+            Attempt(
+                cursor=source.start if newest is None else newest.cursor,
+                batch_id=new_id(table.clock),
+                manifest=Manifest(tuple(copy for file in removed for copy in recorded[file.path].copies)),
+                definition=definition,
+                consumed=newest.consumed if newest is not None else 0 if source.keeps_rows else None,
+                by=by,
+            ),
             expected=expected,
-            cursor=source.start if newest is None else newest.cursor,
-            batch_id=new_id(table.clock),
-            manifest=Manifest(tuple(copy for file in removed for copy in recorded[file.path].copies)),
             removed=removed,
             base=base,
             columns=schema,
-            definition=definition,
-            consumed=newest.consumed if newest is not None else 0 if source.keeps_rows else None,
-            by=by,
         )
 
     made = until_not_overtaken(table, attempt)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.derive.commit import commit, until_not_overtaken
+from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import NOTHING_DELETED
@@ -106,12 +106,14 @@ def take_over(table: DerivedTable, definition: Definition, *, by: str, apply: bo
         return planned
     made = commit(
         table,
+        Attempt(
+            cursor=newest.cursor,
+            batch_id=new_id(table.clock),
+            definition=definition,
+            consumed=newest.consumed,
+            by=by,
+        ),
         expected=newest.commit_id,
-        cursor=newest.cursor,
-        batch_id=new_id(table.clock),
-        definition=definition,
-        consumed=newest.consumed,
-        by=by,
     )
     return replace(planned, commit=made)
 
@@ -138,16 +140,18 @@ def emptied(
         snapshot.refuse_irreplaceable()
         return commit(
             table,
+            Attempt(
+                cursor=source.start,
+                batch_id=new_id(table.clock),
+                decision=decision,
+                definition=definition,
+                consumed=0 if source.keeps_rows else None,
+                by=by,
+            ),
             expected=expected,
-            cursor=source.start,
-            batch_id=new_id(table.clock),
             removed=snapshot.data_files(),
             base=snapshot,
             restarts=True,
-            decision=decision,
-            definition=definition,
-            consumed=0 if source.keeps_rows else None,
-            by=by,
         )
 
     return until_not_overtaken(table, attempt)
@@ -176,14 +180,16 @@ def restarted(
             return None
         return commit(
             table,
+            Attempt(
+                cursor=source.start if newest is None else newest.cursor,
+                batch_id=new_id(table.clock),
+                definition=definition,
+                consumed=newest.consumed if newest is not None else 0 if source.keeps_rows else None,
+                by=by,
+            ),
             expected=present.commit_id,
-            cursor=source.start if newest is None else newest.cursor,
-            batch_id=new_id(table.clock),
             base=base,
             columns=columns,
-            definition=definition,
-            consumed=newest.consumed if newest is not None else 0 if source.keeps_rows else None,
-            by=by,
         )
 
     return until_not_overtaken(table, attempt)

@@ -31,7 +31,7 @@ from kinesis_assets.derive.bad_records import (
     without_records,
 )
 from kinesis_assets.derive.changes import caching, counted, ordered_rows, refuse_empty_keys
-from kinesis_assets.derive.commit import commit, named_files, until_not_overtaken
+from kinesis_assets.derive.commit import Attempt, commit, named_files, until_not_overtaken
 from kinesis_assets.derive.commit_entry import Redriven
 from kinesis_assets.derive.cursor import RECORD_COLUMNS
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, FOUND_COLUMN
@@ -287,18 +287,20 @@ class _Attempt:
         with self.overtaken():
             return commit(
                 table,
+                Attempt(
+                    cursor=newest.cursor,
+                    batch_id=batch_id,
+                    manifest=manifest,
+                    errors=errors,
+                    redriven=redriven,
+                    definition=derivation.definition.after(table.uri, newest),
+                    consumed=newest.consumed,
+                    deletions=deletions,
+                    by=self.by,
+                ),
                 expected=newest.commit_id,
-                cursor=newest.cursor,
-                batch_id=batch_id,
-                manifest=manifest,
-                errors=errors,
-                redriven=redriven,
                 removed=list(changed.removed.values()),
                 base=base,
-                definition=derivation.definition.after(table.uri, newest),
-                consumed=newest.consumed,
-                deletions=deletions,
-                by=self.by,
             )
 
     @cached_property

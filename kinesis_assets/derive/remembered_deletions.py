@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import NO_DELETIONS, DeletionFile, RememberedDeletions
 from kinesis_assets.derive.data_files import DELETIONS_FOLDER, DerivedFileWriter
 from kinesis_assets.derive.derivation import Upsert
@@ -202,14 +202,16 @@ def forget(
     try:
         commit(
             table,
+            Attempt(
+                cursor=newest.cursor,
+                batch_id=batch_id,
+                definition=newest.definition,
+                consumed=newest.consumed,
+                deletions=_merged(snapshot, kept, key, batch_id, at_least=limits.small_files),
+                maintains=True,
+            ),
             expected=newest.commit_id,
-            cursor=newest.cursor,
-            batch_id=batch_id,
-            definition=newest.definition,
-            consumed=newest.consumed,
-            deletions=_merged(snapshot, kept, key, batch_id, at_least=limits.small_files),
             base=snapshot,
-            maintains=True,
         )
     except (CursorConflict, UpsertOvertaken) as error:
         step = replace(step, state=State.LEFT, reason=str(error))

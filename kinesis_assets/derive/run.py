@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kinesis_assets.derive.changes import changes_of
-from kinesis_assets.derive.commit import commit, until_not_overtaken
+from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, Manifest
 from kinesis_assets.derive.derivation import Rollup, Router, Upsert
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
@@ -363,19 +363,21 @@ class _Step:
             deletions = remembered(self.derivation, changed, base, batch_id)
         return commit(
             table,
+            Attempt(
+                cursor=rows.cursor,
+                batch_id=batch_id,
+                manifest=manifest,
+                counts=counts,
+                errors=errors,
+                decision=self.decision,
+                definition=self.definition,
+                consumed=self.consumed,
+                deletions=deletions,
+                by=self.by,
+            ),
             expected=self.expected,
-            cursor=rows.cursor,
-            batch_id=batch_id,
-            manifest=manifest,
-            counts=counts,
-            errors=errors,
             removed=list(changed.removed.values()),
             base=base,
-            decision=self.decision,
-            definition=self.definition,
-            consumed=self.consumed,
-            deletions=deletions,
-            by=self.by,
         )
 
     def accepting(self) -> DerivedSnapshot:

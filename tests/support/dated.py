@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
 from kinesis_assets.derive.maintenance import maintain
@@ -69,10 +69,8 @@ class Dated:
         manifest = Manifest(tuple(writer.close()))
         return lambda: commit(
             self.table,
+            Attempt(cursor=Cursor(source="source", commit=batch_id), batch_id=batch_id, manifest=manifest),
             expected=base.commit_id,
-            cursor=Cursor(source="source", commit=batch_id),
-            batch_id=batch_id,
-            manifest=manifest,
         )
 
     def append(self, *rows: tuple[int, float | None]) -> DerivedCommit:

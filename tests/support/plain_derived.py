@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kinesis_assets.dagster.table_rows import new_rows
-from kinesis_assets.derive.commit import commit, named_files
+from kinesis_assets.derive.commit import Attempt, commit, named_files
 from kinesis_assets.derive.commit_entry import Redriven
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import (
@@ -153,16 +153,18 @@ class PlainDerived:
         manifest = Manifest(tuple(kept.close()), tuple(changed.close()))
         return lambda: commit(
             self.table,
+            Attempt(
+                cursor=position,
+                batch_id=batch_id,
+                manifest=manifest,
+                counts=counts,
+                errors=errors_files,
+                redriven=again,
+                consumed=consumed,
+            ),
             expected=base.commit_id,
-            cursor=position,
-            batch_id=batch_id,
-            manifest=manifest,
-            counts=counts,
-            errors=errors_files,
-            redriven=again,
             removed=removed,
             base=base if replacing else None,
-            consumed=consumed,
         )
 
     def rebuild(self) -> DerivedCommit:
@@ -170,9 +172,8 @@ class PlainDerived:
         base = self.table.snapshot()
         return commit(
             self.table,
+            Attempt(cursor=Cursor(source=self._source), batch_id=new_id(self.table.clock)),
             expected=base.commit_id,
-            cursor=Cursor(source=self._source),
-            batch_id=new_id(self.table.clock),
             removed=base.data_files(),
             base=base,
             restarts=True,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
@@ -50,10 +50,12 @@ class PlainRouter:
         self._commits += 1
         return commit(
             self.table,
+            Attempt(
+                cursor=Cursor(source="source", commit=self._commits),
+                batch_id=batch_id,
+                manifest=Manifest(tuple(writer.close())),
+                counts=counts,
+                definition=Definition(kind=Kind.ROUTER),
+            ),
             expected=base.commit_id,
-            cursor=Cursor(source="source", commit=self._commits),
-            batch_id=batch_id,
-            manifest=Manifest(tuple(writer.close())),
-            counts=counts,
-            definition=Definition(kind=Kind.ROUTER),
         )

@@ -9,7 +9,7 @@ import dagster as dg
 
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.in_process import StreamProject
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition
 from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
@@ -71,9 +71,11 @@ class OwnedTable:
         assert newest is not None
         commit(
             self.derived.table,
+            Attempt(
+                cursor=newest.cursor,
+                batch_id=new_id(),
+                definition=Definition(owner=owner, kind=kind, key=key),
+                consumed=consumed,
+            ),
             expected=newest.commit_id,
-            cursor=newest.cursor,
-            batch_id=new_id(),
-            definition=Definition(owner=owner, kind=kind, key=key),
-            consumed=consumed,
         )

@@ -12,7 +12,7 @@ import pytest
 
 from chaos.derived.kill import COMMIT, MOMENTS, killed
 from kinesis_assets.derive import maintenance
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind
 from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.policy import MAX_BYTES
@@ -73,10 +73,8 @@ def orders(source: PlainDerived, tmp_path: Path) -> PlainDerived:
     orders.append((9, 9, "of an older function"), cursor=newest.cursor)
     commit(
         orders.table,
+        Attempt(cursor=newest.cursor, batch_id=new_id(), definition=OWNED),
         expected=newest_of(orders).commit_id,
-        cursor=newest.cursor,
-        batch_id=new_id(),
-        definition=OWNED,
     )
     return orders
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
 from kinesis_assets.derive.derived_table import DerivedTable
@@ -105,10 +105,12 @@ class Partitioned:
         writer.write(pa.RecordBatch.from_pylist(values, schema))
         commit(
             self.table,
+            Attempt(
+                cursor=Cursor(source="source", commit=batch_id),
+                batch_id=batch_id,
+                manifest=Manifest(tuple(writer.close())),
+            ),
             expected=base.commit_id,
-            cursor=Cursor(source="source", commit=batch_id),
-            batch_id=batch_id,
-            manifest=Manifest(tuple(writer.close())),
             removed=removed,
             base=base if removed else None,
         )

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.data_files import GROWTH_FOLDER, CopiedFile, Manifest
 from kinesis_assets.derive.derived_table import refuse_rewritten
 from kinesis_assets.derive.growth import MAX_COPY_AGE, recorded_copies
@@ -59,10 +59,8 @@ def planned(derived):
     copies = [copy for file in copied(derived, base.data_files(), schema) for copy in file.copies]
     return lambda: commit(
         derived.table,
+        Attempt(cursor=base.newest.cursor, batch_id=new_id(), manifest=Manifest(tuple(copies))),
         expected=base.commit_id,
-        cursor=base.newest.cursor,
-        batch_id=new_id(),
-        manifest=Manifest(tuple(copies)),
         removed=base.data_files(),
         base=base,
         columns=schema,

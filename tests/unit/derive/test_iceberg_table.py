@@ -13,7 +13,7 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.typedef import Record
 from pyiceberg.types import StringType, UUIDType
 
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.cursor import Cursor, Selection
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
 from kinesis_assets.derive.derived_table import DerivedTable
@@ -78,7 +78,7 @@ def append(table, *rows):
     expected = table.snapshot().commit_id
     batch_id, manifest = write(table, rows)
     cursor = Cursor(source="source", commit=batch_id)
-    return commit(table, expected=expected, cursor=cursor, batch_id=batch_id, manifest=manifest)
+    return commit(table, Attempt(cursor=cursor, batch_id=batch_id, manifest=manifest), expected=expected)
 
 
 @pytest.mark.slow
@@ -323,9 +323,8 @@ def test_an_empty_table_gets_columns_of_other_types_with_the_commit(derived):
     columns = columns_of(key="string", at="timestamp")
     commit(
         derived.table,
+        Attempt(cursor=Cursor(source="source"), batch_id=new_id()),
         expected=base.commit_id,
-        cursor=Cursor(source="source"),
-        batch_id=new_id(),
         base=base,
         columns=columns,
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind, RememberedDeletions
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import DELETIONS_FOLDER, DerivedFileWriter
@@ -66,10 +66,12 @@ def test_a_table_that_only_remembers_deletions_forgets_them_before_it_gets_other
     files = deletion_files(writer.close(), job.schema, ("at",), datetime.now(UTC))
     commit(
         table,
+        Attempt(
+            cursor=Cursor(source=SOURCE, commit=7),
+            batch_id=batch_id,
+            deletions=RememberedDeletions(order_by=("at",), seconds=60, files=files),
+        ),
         expected=None,
-        cursor=Cursor(source=SOURCE, commit=7),
-        batch_id=batch_id,
-        deletions=RememberedDeletions(order_by=("at",), seconds=60, files=files),
     )
     assert not table.snapshot().is_empty
     restarted(Source(), table.snapshot(), schema("long"), definition, "a test")

@@ -8,7 +8,7 @@ import pytest
 
 from kinesis_assets import new_rows
 from kinesis_assets.derive.backlog import backlog_of
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import (
@@ -101,13 +101,15 @@ def test_a_rebuilt_router_is_noticed(router):
     base = router.table.snapshot()
     commit(
         router.table,
+        Attempt(
+            cursor=Cursor(source="source"),
+            batch_id=new_id(router.table.clock),
+            definition=Definition(kind=Kind.ROUTER),
+        ),
         expected=base.commit_id,
-        cursor=Cursor(source="source"),
-        batch_id=new_id(router.table.clock),
         removed=base.data_files(),
         base=base,
         restarts=True,
-        definition=Definition(kind=Kind.ROUTER),
     )
     router.append(("a", "one"))
     with pytest.raises(SourceCommitsMissing):

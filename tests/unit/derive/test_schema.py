@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import DerivedFileWriter, Manifest
 from kinesis_assets.derive.derived_table import DerivedTable
@@ -163,10 +163,8 @@ def written(table):
     writer.write(pa.RecordBatch.from_pylist([row], job.schema))
     commit(
         table,
+        Attempt(cursor=Cursor(source="source"), batch_id=batch_id, manifest=Manifest(tuple(writer.close()))),
         expected=snapshot.commit_id,
-        cursor=Cursor(source="source"),
-        batch_id=batch_id,
-        manifest=Manifest(tuple(writer.close())),
     )
     (file,) = table.snapshot().data_files(["id", "_batch_id"])
     return file.smallest, batch_id

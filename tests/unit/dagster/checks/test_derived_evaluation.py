@@ -17,7 +17,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
 )
 from kinesis_assets.dagster.checks.table_checks import FILES_EVERY
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, RecordCounts
 from kinesis_assets.derive.derived_table import DerivedTable
@@ -169,10 +169,12 @@ def test_another_owner_breaks_the_continuity(pair):
     snapshot = pair.derived.table.snapshot()
     commit(
         pair.derived.table,
+        Attempt(
+            cursor=snapshot.newest.cursor,
+            batch_id=new_id(),
+            definition=Definition(owner="derived", kind=Kind.APPEND),
+        ),
         expected=snapshot.commit_id,
-        cursor=snapshot.newest.cursor,
-        batch_id=new_id(),
-        definition=Definition(owner="derived", kind=Kind.APPEND),
     )
     assert pair.results()["continuity"].passed
     renamed = pair.results_of(changed(pair.table(), key=dg.AssetKey("renamed")))
@@ -297,10 +299,8 @@ def give_up(pair: Pair, deletion: Deletion) -> None:
     decision = Decision(OnDeleted.IGNORE, (DeletedRows(deletion=deletion, rows=3),))
     commit(
         pair.derived.table,
+        Attempt(cursor=newest.cursor, batch_id=new_id(), decision=decision),
         expected=None if newest is None else newest.commit_id,
-        cursor=newest.cursor,
-        batch_id=new_id(),
-        decision=decision,
     )
 
 

@@ -16,7 +16,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
     DerivedState,
 )
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import RecordCounts
@@ -70,7 +70,7 @@ class Table:
         newest = self.derived.table.snapshot().newest
         assert newest is not None
         defaults = {"cursor": newest.cursor, "consumed": newest.consumed, "batch_id": new_id()}
-        commit(self.derived.table, expected=newest.commit_id, **defaults | fields)
+        commit(self.derived.table, Attempt(**defaults | fields), expected=newest.commit_id)
 
     def red(self, on_deleted: OnDeleted) -> set[str]:
         """Return the checks that are red."""

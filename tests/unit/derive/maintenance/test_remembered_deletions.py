@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinesis_assets.derive import remembered_deletions as remembered_module
-from kinesis_assets.derive.commit import commit
+from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind, RememberedDeletions
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DELETIONS_FOLDER, DerivedFileWriter
@@ -31,16 +31,17 @@ WEEK = timedelta(days=7)
 FORGET = ("forget", DELETIONS_FOLDER)
 
 
-def committed(derived, remembered, **options):
+def committed(derived, remembered):
     newest = derived.table.snapshot().newest
     return commit(
         derived.table,
+        Attempt(
+            cursor=Cursor(source="source", commit=1),
+            batch_id=new_id(derived.table.clock),
+            definition=Definition(kind=Kind.UPSERT, key=("key",)),
+            deletions=remembered,
+        ),
         expected=None if newest is None else newest.commit_id,
-        cursor=Cursor(source="source", commit=1),
-        batch_id=new_id(derived.table.clock),
-        definition=Definition(kind=Kind.UPSERT, key=("key",)),
-        deletions=remembered,
-        **options,
     )
 
 
