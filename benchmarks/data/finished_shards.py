@@ -11,7 +11,7 @@ from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

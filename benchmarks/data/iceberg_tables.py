@@ -9,7 +9,7 @@ from kinesis_assets.derive.iceberg_table import IcebergDerived
 from kinesis_assets.table.format import DerivedIn
 from kinesis_assets.table.iceberg.catalog import IcebergCatalog
 from kinesis_assets.table.iceberg.raw_table import IcebergFormat
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 
 def iceberg_table(uri: str) -> PositionedTable:

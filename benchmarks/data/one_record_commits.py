@@ -17,7 +17,7 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit, freeze
 from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.positions.range_stats import RangeStats
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

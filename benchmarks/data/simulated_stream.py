@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 STREAM = "simulated"
 PAGE = 1000

@@ -12,7 +12,7 @@ from kinesis_assets.table.commits.commit import commit
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 def commit_tip(table: PositionedTable, listing: StreamListing) -> None:

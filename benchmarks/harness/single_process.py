@@ -14,8 +14,8 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.store.storage import TableFolder
-from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.data.busy_stream import BusyStream
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 SHARDS = 1000
 MOVING = (1, 10, 100, 1000)

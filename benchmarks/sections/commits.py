@@ -25,7 +25,7 @@ from kinesis_assets.kinesis.stream import StreamSummary
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.policy import HISTORY_RETENTION
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

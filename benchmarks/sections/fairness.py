@@ -14,7 +14,7 @@ from benchmarks.servers.slow_bucket import slow_bucket
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.stream import StreamListing
 from kinesis_assets.table.commits.commit import freeze
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

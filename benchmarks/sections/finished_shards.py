@@ -18,13 +18,13 @@ import msgspec
 from benchmarks.data.finished_shards import finish_shards
 from benchmarks.harness.section import Section, markdown_table
 from kinesis_assets.dagster.build import build_kinesis_stream
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.table.commits.commit import commit
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.testing import LocalKinesis, aws_environment
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from benchmarks.servers.replay_client import replay_server
 from benchmarks.servers.replay_streams import StreamSpec
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

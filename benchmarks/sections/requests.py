@@ -21,11 +21,11 @@ from benchmarks.servers.bucket import bucket, upload
 from benchmarks.servers.request_log import RequestLog, Requests
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.checks.evaluation import Evaluation
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.ingest.land import packed
 from kinesis_assets.ingest.manifest import Landing
 from kinesis_assets.ingest.outcome import RunTotals

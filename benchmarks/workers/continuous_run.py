@@ -18,9 +18,9 @@ from benchmarks.harness.single_process import REGION
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.derived.derived_asset import derived_table
 from kinesis_assets.dagster.events.run_events import QUIET
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_project import StreamProject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,7 +24,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.session import start_session
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -40,7 +40,7 @@ from kinesis_assets.table.data_file import (
     ROW_GROUP_BYTES,
     STATISTICS,
 )
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

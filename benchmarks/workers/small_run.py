@@ -10,7 +10,7 @@ import sys
 import dagster as dg
 
 from benchmarks.harness.single_process import REGION
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 
 
 def main(url: str, stream: str, records: str, folder: str) -> None:

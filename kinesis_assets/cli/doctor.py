@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_project import StreamProject
     from kinesis_assets.operations.doctor.examine import AuditEvents
     from kinesis_assets.operations.doctor.finding import Finding
     from kinesis_assets.operations.doctor.row_scan import Scan

@@ -22,8 +22,8 @@ from kinesis_assets.errors import InvalidInput, TableMissing, TableUnsuitable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_project import StreamProject
     from kinesis_assets.derive.derived_table import DerivedTable
 
 

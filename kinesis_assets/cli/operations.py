@@ -48,7 +48,7 @@ def catch_up(
     row is added twice, and a gap is cleared in the commit of its last rows. If the command is interrupted,
     run it again: it continues where the last step ended. The exit code is 0 only if all gaps are filled.
     """
-    from kinesis_assets.dagster.in_process import run_catch_up
+    from kinesis_assets.dagster.stream_project import run_catch_up
     from kinesis_assets.operations.catch_up import jump
     from kinesis_assets.operations.seek.run import facts_of_moves
 
@@ -151,7 +151,7 @@ def replay(start: str, end: str | None, shard_ids: tuple[str, ...], *, as_json: 
 
     No position is moved, and no row is added twice. The exit code is 0 only if the whole range could be read.
     """
-    from kinesis_assets.dagster.in_process import run_replay
+    from kinesis_assets.dagster.stream_project import run_replay
     from kinesis_assets.operations.replay.outcome import ReplayWindow
 
     ReplayWindow.of(start, end)  # raises before Spark is started
@@ -202,8 +202,8 @@ def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: 
     source no longer has is lost: lost_rows is their number, if it is known. The tables in below consume this
     one, so they must start again too.
     """
-    from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.jobs.derived_jobs import rebuild_asset
+    from kinesis_assets.dagster.stream_project import StreamProject
 
     project = StreamProject.of_folder(stream, Path.cwd())
     assets = project.definitions.get_repository_def().assets_defs_by_key
@@ -226,8 +226,8 @@ def redrive(*, stream: str, asset: str, by: str | None, apply: bool, as_json: bo
     reason. Without --apply, the records are decoded too, and the result is only reported: how many could be
     decoded, and why the others cannot.
     """
-    from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.jobs.derived_jobs import redrive_asset
+    from kinesis_assets.dagster.stream_project import StreamProject
 
     project = StreamProject.of_folder(stream, Path.cwd())
     assets = project.definitions.get_repository_def().assets_defs_by_key

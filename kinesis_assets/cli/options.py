@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream_project import StreamProject
 
 
 FAILED = 1
@@ -145,7 +145,7 @@ def project_of(
         InvalidInput: Neither the options nor the Dagster project of the current directory define the stream,
             or the options exclude each other.
     """
-    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream_project import StreamProject
 
     given = {name: value for name, value in options.items() if value is not None}
     if both := [*given.keys() & settings.keys()]:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
     from kinesis_assets.table.delta.version import TableVersion
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.run_files.states import CatalogState
-    from kinesis_assets.table.table import PositionedTable
 
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 2.0, 3.0
 """The limits of each call in a tick or a run."""

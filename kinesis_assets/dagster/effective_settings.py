@@ -22,8 +22,8 @@ from kinesis_assets.kinesis.start_positions import StartPositions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_project import StreamProject
     from kinesis_assets.ingest.preview import Preview
 
 _TYPE = "kinesis_assets.KinesisStreamComponent"

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.operations.doctor.chain import History
+    from kinesis_assets.operations.doctor.history import History
     from kinesis_assets.table.positions.commit_link import CommitLink
     from kinesis_assets.table.positions.range_stats import RangeStats
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 _COMMITS_PER_QUERY = 200
 """Number of commits whose events are queried together."""

@@ -14,7 +14,7 @@ from kinesis_assets.errors import LandingFailed
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
 from kinesis_assets.kinesis.limits import Allowance, Bounds
-from kinesis_assets.kinesis.relist import retry_listing
+from kinesis_assets.kinesis.listing_retries import retry_listing
 from kinesis_assets.kinesis.role import AssumedRole, default_session_name
 from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.kinesis.start_positions import StartPositions
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.format import RawFormat
     from kinesis_assets.table.positions.positions import ShardPosition
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.run_files.heartbeat import Heartbeat
     from kinesis_assets.table.snapshot import TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 
 class ListedShards(NamedTuple):
@@ -123,7 +123,7 @@ class OpenStream:
     @cached_property
     def table(self) -> PositionedTable:
         """The stream's table."""
-        from kinesis_assets.table.table import PositionedTable  # noqa: PLC0415  # definitions do not open the table
+        from kinesis_assets.table.raw_table import PositionedTable  # noqa: PLC0415  # definitions do not open the table
 
         uri, format_ = self.settings.table, self.raw_format
         if format_ is None:
@@ -185,7 +185,7 @@ class OpenStream:
             asked: Archived shards to include, see `plan.current_shards`.
             client: The client that lists them; by default that of runs.
 
-        Raises what `plan.current_shards` and `relist.retry_listing` raise.
+        Raises what `plan.current_shards` and `listing_retries.retry_listing` raise.
         """
         asked = list(asked)
 

@@ -19,8 +19,8 @@ import dagster as dg
 import pyarrow as pa
 
 from kinesis_assets.dagster.events.run_events import QUIET
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import evaluate
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.demo.orders import STREAM, put_orders
 from kinesis_assets.demo.tables import build_order_tables
 from kinesis_assets.emulator import LocalKinesis

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.positions.range_stats import RangeStats
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.row_predicates import PassedRecord
-    from kinesis_assets.table.table import PositionedTable
 
 _PARALLEL_READS = 16
 

@@ -15,7 +15,6 @@ from kinesis_assets.derive.data_files import ERRORS_FOLDER, Manifest
 from kinesis_assets.derive.derivation import Rollup, Router, Upsert
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
-from kinesis_assets.derive.growth import grow
 from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_deleted, refuse_loss
 from kinesis_assets.derive.new_rows import Restart, next_rows, rows_since
 from kinesis_assets.derive.policy import NOTHING_DELETED, Decision, OnDeleted
@@ -30,6 +29,7 @@ from kinesis_assets.derive.schema import (
     table_schema,
 )
 from kinesis_assets.derive.source_tables import open_source
+from kinesis_assets.derive.type_widening import grow
 from kinesis_assets.derive.write import ChangedRows, discard, write, writing_job
 from kinesis_assets.errors import BadRecordsRefused, LandingFailed, SchemaChangeRefused
 from kinesis_assets.metrics import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE, measure

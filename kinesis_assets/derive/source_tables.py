@@ -34,7 +34,7 @@ from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
 from kinesis_assets.table.format import DerivedIn
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -21,7 +21,7 @@ from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.relist import list_shards
+from kinesis_assets.kinesis.listing_retries import list_shards
 from kinesis_assets.retry import Backoff
 from kinesis_assets.table.run_files.task_files import StopMarker
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.settings import ReadTiming
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import StreamPositions
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 _PAUSE = 1.5

@@ -31,9 +31,9 @@ from kinesis_assets.errors import (
     reason_of,
 )
 from kinesis_assets.ingest.task import client_of
+from kinesis_assets.kinesis.listing_retries import list_shards
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.calls import is_throttled
-from kinesis_assets.kinesis.relist import list_shards
 from kinesis_assets.retry import Backoff, RetryPolicy, retry
 from kinesis_assets.spark.arrow_steps import TASK_MODULES
 from kinesis_assets.spark.local_settings import CHECKED

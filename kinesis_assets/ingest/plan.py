@@ -18,9 +18,9 @@ from kinesis_assets.ingest.shard_lists import (
 )
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.listing_retries import confirm_mode, confirm_summary, retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
-from kinesis_assets.kinesis.relist import confirm_mode, confirm_summary, retry_listing
 from kinesis_assets.kinesis.start_positions import StartPositions, checked_starts
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit_ids import new_id
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -136,7 +136,7 @@ def current_shards(
     the service; only a plan does that, see `shard_lists`.
 
     Raises what `plan_run` raises for the table, and for a list that contradicts it; see
-    `relist.retry_listing`.
+    `listing_retries.retry_listing`.
     """
     snapshot, positions = stored_positions(table, listing, on_recreated, asked)
     if positions is None or positions.identity != listing.summary.identity:

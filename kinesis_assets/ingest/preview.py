@@ -21,8 +21,8 @@ from kinesis_assets.ingest.shard_lists import (
     check_unlisted_parents,
     reason_to_keep,
 )
+from kinesis_assets.kinesis.listing_retries import retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.start_positions import checked_starts
 from kinesis_assets.table.commits.commit import refuse_rows_without_positions
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 _TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
 

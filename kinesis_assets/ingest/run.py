@@ -18,8 +18,8 @@ from kinesis_assets.ingest.outcome import RunResult, record_outcomes, shard_outc
 from kinesis_assets.ingest.shard_lists import with_confirmed_ends
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Allowance
+from kinesis_assets.kinesis.listing_retries import confirm_summary
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
-from kinesis_assets.kinesis.relist import confirm_summary
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
 from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.stream import CLOCK_STEP
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.table.positions.positions import ShardPosition
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 Land = Callable[[LandingJob, Sequence[ShardRange], Allowance], Landing]
 """A function that lands ranges of independent shards, as `ingest/land.py` does in Spark."""

@@ -42,9 +42,9 @@ from kinesis_assets.errors import (
     StreamRecreated,
 )
 from kinesis_assets.kinesis.data_loss import Gap, OnDataLoss
+from kinesis_assets.kinesis.listing_retries import confirm_summary
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.kinesis.relist import confirm_summary
 from kinesis_assets.kinesis.shards import missing_parents
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.shard_lists import confirmed_listing, refuse_readable
 from kinesis_assets.kinesis.clock import utc_now
+from kinesis_assets.kinesis.listing_retries import list_shards, retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import list_shards, retry_listing
 from kinesis_assets.kinesis.shards import ALL_HASH_KEYS
 from kinesis_assets.operations.seek.target import read_target
 from kinesis_assets.table.commit_ids import new_id
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from kinesis_assets.table.log import Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import NewestRow, TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ import msgspec
 
 from kinesis_assets.errors import DataLost, ReplayUnfinished, ShardVanished
 from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.listing_retries import list_shards
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import list_shards
 from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult, ReplayState, ReplayWindow
 from kinesis_assets.operations.replay.plan import is_left_out
 from kinesis_assets.operations.replay.run import RETRIES, replay
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.seek.target import FirstRecord
     from kinesis_assets.retry import RetryPolicy
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 
 STEP_SECONDS = 600.0

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 _DELETED = "or one before it, whose entry the log no longer has"
 

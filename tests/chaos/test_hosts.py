@@ -21,7 +21,7 @@ from benchmarks.harness.waiting import wait_until
 from benchmarks.servers.versitygw import running, variables_of
 from kinesis_assets.emulator import app as emulator
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.testing import LocalKinesis
 from support.hosts import HostsUnavailable, hosts_with_clocks
 from support.pipeline import Pipeline

@@ -13,8 +13,8 @@ from benchmarks.servers.request_log import RequestLog
 from docs.scale_table import SHARDS, TASKS, values
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.store.storage import files_in
-from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from pathlib import Path

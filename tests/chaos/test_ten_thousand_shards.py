@@ -17,7 +17,7 @@ import pytest
 from benchmarks.data.finished_shards import finish_shards
 from benchmarks.data.simulated_stream import SimulatedStream
 from kinesis_assets.table.positions.positions_chain import ARCHIVE_FOLDER, POSITIONS_FOLDER
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import sys
 
 import dagster as dg
 
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.table.snapshot import TableSnapshot
 
 when, commit_kind = sys.argv[1].split()

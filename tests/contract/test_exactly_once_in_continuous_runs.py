@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from benchmarks.harness.waiting import SECONDS, wait_until
 from contract.derivations import APPENDED, ROLLED_UP, Kind, number, number_of
 from kinesis_assets import derived_table, rollup
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.derive.derivation import Derivation
 from kinesis_assets.derive.derived_table import DerivedTable
 from support.continuous_runs import ContinuousRuns

@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets import KinesisTableComponent, derived_table, rollup
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.derive.derived_table import DerivedTable
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.formats import (

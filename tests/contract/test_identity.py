@@ -13,7 +13,7 @@ from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.table.commits.commit import freeze
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from support.pipeline import Pipeline

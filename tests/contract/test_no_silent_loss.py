@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.dagster.jobs.maintenance import run_maintenance
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_project import run_replay
 from kinesis_assets.errors import (
     CallFailed,
     ClocksDisagree,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.in_process import run_replay
+from kinesis_assets.dagster.stream_project import run_replay
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
 from support.continuous_runs import for_runs_in_threads
 from support.formats import delete

@@ -8,7 +8,7 @@ import boto3
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.in_process import StreamProject, run_replay
+from kinesis_assets.dagster.stream_project import StreamProject, run_replay
 from kinesis_assets.errors import StreamNotFound
 from support.pipeline import SPARK_CONFIG
 from support.table_folder import exists

@@ -30,7 +30,7 @@ from support.timing import READING, set_timing
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream_project import StreamProject
     from kinesis_assets.testing import Clock, Faults
     from support.fixtures.dagster import MakeProject
     from support.fixtures.stream import Clocked

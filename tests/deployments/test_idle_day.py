@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream_project import StreamProject
     from support.daemon import Status
     from support.fixtures.stream import Clocked
 

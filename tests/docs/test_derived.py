@@ -14,8 +14,8 @@ import yaml
 from deltalake import DeltaTable
 
 from kinesis_assets import KinesisTableComponent, build_kinesis_stream
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_project import StreamProject
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.stream_names import raw_key
 

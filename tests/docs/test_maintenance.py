@@ -19,7 +19,7 @@ from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.set_properties import SETTABLE
 from kinesis_assets.table.positions.amendments import FORMAT, Amendment
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.dagster_components import definitions_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "maintenance.md").read_text()

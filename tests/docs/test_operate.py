@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from kinesis_assets import errors
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.preview import Effect
 from kinesis_assets.ingest.run import execute_run

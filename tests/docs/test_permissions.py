@@ -15,7 +15,7 @@ import kinesis_assets
 from benchmarks.servers.bucket import bucket
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.formats import derived_in, raw_table_in
 from support.iceberg.aws_catalogs import on_glue
 from support.plain_derived import PlainDerived, steps_of

@@ -11,8 +11,8 @@ import pytest
 from kinesis_assets import build_kinesis_stream
 from kinesis_assets import cli as command_line
 from kinesis_assets.cli.command_line import commands
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group

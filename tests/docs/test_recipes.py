@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from google.protobuf import json_format
 
 from kinesis_assets import KinesisTableComponent, build_kinesis_stream
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.bench import Bench
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.glue_records import avro, framed

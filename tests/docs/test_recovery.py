@@ -19,7 +19,7 @@ from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.policy import VACUUM_RETENTION
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import (
     Attempt,
     assert_rows_are_what_positions_say,

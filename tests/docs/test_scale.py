@@ -10,10 +10,10 @@ from benchmarks.data.simulated_stream import STREAM, SimulatedStream
 from benchmarks.servers.bucket import bucket
 from benchmarks.servers.request_log import RequestLog
 from docs.scale_table import CONTINUOUS, IDLE, RUNS, TASKS, values
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.store.storage import files_in
-from kinesis_assets.table.table import PositionedTable
 from support.fixtures.dagster import Source
 from support.shard_ids import A, B, C
 from support.simulated_deployment import SimulatedDeployment

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from kinesis_assets import KinesisStreamComponent, KinesisTableComponent
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.dagster_runs import execute
 from support.formats import FORMATS

@@ -12,7 +12,7 @@ from support.attempts import STREAM
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.positions.amendments import Amendment
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 def new_amendment(before: Amendment | None = None, **fields: Any) -> Amendment:

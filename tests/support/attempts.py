@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.commits.commit import CommitResult
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 BEGINNING = Position(PositionKind.TRIM_HORIZON)
 STREAM = StreamIdentity(

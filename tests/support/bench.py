@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.replay.outcome import ReplayResult
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.testing import Clock
 
 POLICY = {each.name for each in fields(ReadPolicy)} - {"starts", "bounds"}

@@ -8,7 +8,7 @@ import msgspec
 
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.positions_chain import PositionsChain, positions_path
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.stored_positions import positions_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from support.stream_names import raw_key, shard_partitions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream_project import StreamProject
 
 AssetEvent = dg.AssetMaterialization | dg.AssetObservation
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from dagster._core.definitions.sensor_definition import SensorExecutionData
 
     from kinesis_assets.dagster.consumption import CheckedTable
-    from kinesis_assets.dagster.in_process import StreamProject
     from kinesis_assets.dagster.stream import OpenStream
+    from kinesis_assets.dagster.stream_project import StreamProject
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.table.positions.positions import StreamPositions
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dagster._core.storage.partition_status_cache import AssetPartitionStatus
 
-    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream_project import StreamProject
 
 
 def execute(

@@ -10,7 +10,7 @@ from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
     from kinesis_assets.table.positions.positions import StreamPositions
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 def forge(table: PositionedTable, now: StreamPositions, **changes: Any) -> StreamPositions:

@@ -21,7 +21,7 @@ from kinesis_assets.table.iceberg.history import states
 from kinesis_assets.table.iceberg.raw_table import IcebergFormat
 from kinesis_assets.table.iceberg.version import IcebergVersion
 from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.iceberg import foreign
 from support.iceberg.aws_catalogs import on_s3_tables
 

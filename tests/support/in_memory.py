@@ -12,7 +12,7 @@ from support.daemon import Daemon
 if TYPE_CHECKING:
     import dagster as dg
 
-    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream_project import StreamProject
 
 
 @pytest.fixture

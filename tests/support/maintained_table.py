@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.maintenance.steps import Step
     from kinesis_assets.table.positions.amendments import Amendment
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 ARRIVED = datetime.fromtimestamp(NOON, UTC)
 """When the records of `attempts` arrive."""

@@ -7,8 +7,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.settings.spark_settings import SparkSettings
+from kinesis_assets.dagster.stream_project import StreamProject
 from support.bench import Bench
 from support.formats import settings_of
 

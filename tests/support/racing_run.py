@@ -9,7 +9,7 @@ import sys
 
 import dagster as dg
 
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.ingest import run
 

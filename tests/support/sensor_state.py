@@ -20,7 +20,7 @@ from support.daemon import repository_origin
 if TYPE_CHECKING:
     import dagster as dg
 
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 def record_tick(

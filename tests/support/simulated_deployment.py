@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pytest
 
     from benchmarks.data.simulated_stream import SimulatedStream
-    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream_project import StreamProject
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.ingest.task import LandingJob

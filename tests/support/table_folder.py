@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from kinesis_assets.derive.derived_table import DerivedTable
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 DATA_FILES = "arrival_date=*/*.parquet"
 LOG_ENTRIES = "_delta_log/*.json"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream_project import StreamProject
 
 INTERVAL = 300
 """Seconds between two ticks, by default."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness.cpu import Usage
     from benchmarks.harness.worker import Worker
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 MAX_RATIO = 1.5
 NEW_ROWS = 10_000

@@ -16,9 +16,9 @@ from benchmarks.harness.single_process import REGION, run
 from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.sections.scale.idle_shards import IDLE
 from kinesis_assets.dagster.build import build_kinesis_stream
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_project import StreamProject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

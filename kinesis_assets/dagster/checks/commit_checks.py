@@ -13,7 +13,7 @@ import msgspec
 
 from kinesis_assets.dagster.checks.results import CheckResult, counted, duration, worst
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.operations.doctor.chain import chain_breaks
+from kinesis_assets.operations.doctor.history import chain_breaks
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.positions.amendments import unfilled
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.positions.positions_chain import PositionsChain
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 MAX_COMMITS = 200

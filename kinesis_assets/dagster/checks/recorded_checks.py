@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.settings.check_settings import ConsumerCheck, LeaseTableCheck
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 MAX_FAILED = 3
 """Attempts in a row that may fail before the check does: one that fails is often throttled."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinesis_assets.ingest.outcome import RunResult
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.stored_table import TableTotals
-    from kinesis_assets.table.table import PositionedTable
 
 _log = logging.getLogger(__name__)
 

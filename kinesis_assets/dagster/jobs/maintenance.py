@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.policy import Retention
     from kinesis_assets.table.maintenance.retention import Needed
     from kinesis_assets.table.maintenance.steps import Step
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 STEPS = "steps"
 """The metadata key of the observation for the list of steps."""

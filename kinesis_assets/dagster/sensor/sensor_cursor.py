@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.stream_names import StreamNames
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 def waiting_to_be_read(signals: Mapping[str, Signal], backoff: ShardBackoff) -> set[str]:

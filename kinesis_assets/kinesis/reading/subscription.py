@@ -24,7 +24,7 @@ from kinesis_assets.kinesis.consumers import NOT_FOUND
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.calls import StallDetector, is_transient
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedEvent
-from kinesis_assets.kinesis.reading.shard_events import SUBSCRIBE, ShardEvents
+from kinesis_assets.kinesis.reading.subscription_events import SUBSCRIBE, ShardEvents
 from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.kinesis.stream import UNCERTAIN, agree
 from kinesis_assets.kinesis.transport.concurrency import Turns
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
-    from kinesis_assets.kinesis.reading.shard_events import Event
+    from kinesis_assets.kinesis.reading.subscription_events import Event
 
 _IN_USE = "ResourceInUseException"
 """The name of the exception if the consumer has subscribed to the shard too recently, or elsewhere since."""

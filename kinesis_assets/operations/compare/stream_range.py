@@ -28,11 +28,11 @@ from kinesis_assets.ingest.shard_lists import check_unlisted_parents
 from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, client_of, configure_allocators
 from kinesis_assets.kinesis.data_loss import Expiry
 from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.listing_retries import retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, record_batch
-from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import ancestors
 from kinesis_assets.kinesis.start_positions import DEFAULT, StartPositions, checked_starts, read_start
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns, iterate

@@ -20,10 +20,10 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.shard_lists import check_list
 from kinesis_assets.kinesis.clock import utc_now
-from kinesis_assets.kinesis.relist import list_shards, retry_listing
+from kinesis_assets.kinesis.listing_retries import list_shards, retry_listing
 from kinesis_assets.kinesis.role_credentials import credentials_of
-from kinesis_assets.operations.doctor.chain import History, log_mismatches, walk_amendments, walk_positions
 from kinesis_assets.operations.doctor.finding import Finding, Level, or_ok
+from kinesis_assets.operations.doctor.history import History, log_mismatches, walk_amendments, walk_positions
 from kinesis_assets.operations.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.table.ownership import amendment_application, application
 from kinesis_assets.table.run_files.pause import read_pause
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.log import LogEntry, Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 
 AuditEvents = Callable[[History], Iterator[Finding]]

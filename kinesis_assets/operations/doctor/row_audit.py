@@ -19,7 +19,7 @@ from kinesis_assets.table.row_predicates import at
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from kinesis_assets.operations.doctor.chain import CommittedRows, ExpectedRows, Rewind
+    from kinesis_assets.operations.doctor.history import CommittedRows, ExpectedRows, Rewind
     from kinesis_assets.table.positions.range_stats import RangeStats
 
 

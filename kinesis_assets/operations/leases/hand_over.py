@@ -20,8 +20,8 @@ from kinesis_assets.errors import (
     TableUnreachable,
 )
 from kinesis_assets.ingest.shard_lists import check_list, check_unlisted_parents
+from kinesis_assets.kinesis.listing_retries import retry_listing
 from kinesis_assets.kinesis.position import PositionKind
-from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.start_positions import SHARD_END, try_sequence_numbers
 from kinesis_assets.operations.leases.lease import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.leases.lease_table import LeaseTable
     from kinesis_assets.operations.seek.target import Target
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 _TO_BEAT = 2 * INTERVAL + 5
 """Seconds in which a run that is alive writes a heartbeat."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.leases.lease import Lease
     from kinesis_assets.operations.leases.lease_table import LeaseTable
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 _log = logging.getLogger(__name__)
 

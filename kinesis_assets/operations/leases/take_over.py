@@ -17,8 +17,8 @@ from msgspec import structs
 from kinesis_assets.errors import CommitFailed, InvalidInput, LeasesRefused, StreamRecreated
 from kinesis_assets.ingest.plan import stored_positions
 from kinesis_assets.ingest.shard_lists import confirmed_listing, give_up, refuse_readable
+from kinesis_assets.kinesis.listing_retries import retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.relist import retry_listing
 from kinesis_assets.kinesis.shards import ALL_HASH_KEYS, LONGEST_NUMBER, unfinished_parents
 from kinesis_assets.kinesis.start_positions import SHARD_END, checked_starts
 from kinesis_assets.operations.leases.starts import RecordReader, starts_of
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.operations.leases.starts import ConsumerShard, Starts
     from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 
 class ImportEffect(StrEnum):

@@ -10,9 +10,9 @@ import msgspec
 
 from kinesis_assets.errors import DataLost, InvalidInput, ShardListIncomplete, ShardVanished
 from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.listing_retries import confirm_mode, retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
-from kinesis_assets.kinesis.relist import confirm_mode, retry_listing
 from kinesis_assets.kinesis.shards import covers_all_hash_keys
 from kinesis_assets.kinesis.start_positions import try_sequence_numbers
 from kinesis_assets.operations.replay.outcome import OLDEST, ReplayOutcome, ReplayState
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.data_file import FileStats
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 _RETENTION_MARGIN = timedelta(days=1)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.replay.outcome import ReplayWindow
     from kinesis_assets.operations.replay.plan import ReplayPlan
     from kinesis_assets.operations.replay.task import ShardFillResult
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 Fill = Callable[[FillJob, Sequence[ShardRange]], FillResult]

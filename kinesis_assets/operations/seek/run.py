@@ -17,7 +17,7 @@ import msgspec
 from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
 from kinesis_assets.ingest.shard_lists import check_for_seek
 from kinesis_assets.kinesis.clock import utc_now
-from kinesis_assets.kinesis.relist import confirm_summary, list_shards
+from kinesis_assets.kinesis.listing_retries import confirm_summary, list_shards
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.operations.seek.plan import Direction, going_back, moving, plan_moves
 from kinesis_assets.operations.seek.target import TIME_TO_READ, first_unread, newest_target, read_target
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.seek.target import FirstRecord, Target
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.positions.amendments import Amendment, ClearedGap
     from kinesis_assets.table.positions.range_stats import RangeStats
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 
 def commit_missing_rows(

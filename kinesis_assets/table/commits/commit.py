@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from kinesis_assets.table.data_file import DataFile, WrittenFile
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.positions.range_stats import RangeStats
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.stored_table import StoredTable
-    from kinesis_assets.table.table import PositionedTable
 
 
 MAX_ATTEMPT_AGE = HISTORY_RETENTION / 3

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.stored_table import StoredTable
-    from kinesis_assets.table.table import PositionedTable
 
 
 _Outcome_co = TypeVar("_Outcome_co", covariant=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.data_file import ActiveFile
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits, SizedFile
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 SMALL_BYTES = FILE_BYTES // 4
 """A smaller file is compacted: scanning a file of this size takes longer than opening it."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.stored_table import StoredTable
-    from kinesis_assets.table.table import PositionedTable
 
 
 def compact(

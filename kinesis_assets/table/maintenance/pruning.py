@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits
     from kinesis_assets.table.positions.positions import Header
     from kinesis_assets.table.positions.positions_chain import PositionsChain
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 MARKERS_KEPT = timedelta(days=1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.stream import StreamSummary
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 def maintain(

@@ -16,7 +16,7 @@ from kinesis_assets.table.policy import HISTORY_RETENTION, parse_interval
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 _INTERVALS = {
     "delta.logRetentionDuration": "older versions of the table must stay readable for that long",

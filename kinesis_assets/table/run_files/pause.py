@@ -15,7 +15,7 @@ from kinesis_assets.table.store.storage import replace_file
 from kinesis_assets.table.store.suitability import not_writable
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 PAUSE_FILE = "_kinesis/pause.json"
 """The path of the file in a table's folder."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import pyarrow.fs
 
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.stored_table import StoredTable
-    from kinesis_assets.table.table import PositionedTable
 
 MIRROR_FILE = "_kinesis/mirror.json"
 CATALOG_FILE = "_kinesis/catalog.json"

@@ -106,12 +106,12 @@ class TableFolder:
         import pyarrow.fs  # noqa: PLC0415
 
         if self.rows is not None:
-            from kinesis_assets.table.store.forwarding import in_two_places  # noqa: PLC0415  # rarely needed
+            from kinesis_assets.table.store.forwarding_file_systems import in_two_places  # noqa: PLC0415  # rarely needed
 
             return in_two_places(replace(self, rows=None).open(), self.rows.open())
         try:
             if self.role is not None and self.bucket is not None:
-                from kinesis_assets.table.store.forwarding import store_of  # noqa: PLC0415  # only roles need it
+                from kinesis_assets.table.store.forwarding_file_systems import store_of  # noqa: PLC0415  # only roles need it
 
                 filesystem = store_of(self.role, self.bucket[0], self.region)
                 path = self.uri.removeprefix("s3://")
@@ -134,7 +134,7 @@ class TableFolder:
         """
         if self.role is None or self.bucket is None:
             return None
-        from kinesis_assets.table.store.forwarding import options_of  # noqa: PLC0415  # only roles need it
+        from kinesis_assets.table.store.forwarding_file_systems import options_of  # noqa: PLC0415  # only roles need it
 
         return options_of(self.role)
 

@@ -27,8 +27,8 @@ CREATING = {
 
 CHANGING_COLUMNS = {
     "delta": {
-        "copy files": ("kinesis_assets.derive.growth", "map_in_arrow"),
-        "record copies": ("kinesis_assets.derive.growth", "write_file"),
+        "copy files": ("kinesis_assets.derive.type_widening", "map_in_arrow"),
+        "record copies": ("kinesis_assets.derive.type_widening", "write_file"),
         "add columns": ("deltalake.table", "TableAlterer.add_columns"),
     },
     "iceberg": {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from support.named_files import NamedFiles
 from support.timing import READING, WRITING
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 DAYS_LATER = 40
 """Maintenance's clocks are so far ahead: the records' day is over, and positions are old enough to prune."""

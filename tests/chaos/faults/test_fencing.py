@@ -20,7 +20,7 @@ from support.attempts import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 pytestmark = pytest.mark.any_format
 

@@ -13,7 +13,7 @@ from benchmarks.harness.waiting import SECONDS
 from benchmarks.servers.bucket import create_bucket, moto_endpoint
 from benchmarks.servers.s3_proxy import Commit, S3Proxy
 from chaos.faults.site.fault_points import Fault
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

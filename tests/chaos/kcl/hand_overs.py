@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness.waiting import wait_until
 from chaos.kcl.application import FAILOVER_SECONDS
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.testing import UserRecord, aggregate
 from support.bench import Bench
 from support.stream_calls import HASH_KEYS

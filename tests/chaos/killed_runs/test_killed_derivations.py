@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets import derived_table
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor_runs import SECONDS_SILENT
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.table.run_files.heartbeat import heartbeats
 from support.daemon import Daemon, SensorClock, Status

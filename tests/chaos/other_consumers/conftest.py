@@ -16,7 +16,7 @@ from support.bench import Bench
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.testing import LocalKinesis
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
-    from kinesis_assets.table.table import PositionedTable
 
 _COLUMNS = ["shard_id", "sequence_number", "sub_sequence_number", "partition_key", "data", "error"]
 

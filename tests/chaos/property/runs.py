@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.subscription import Subscriptions
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.replay.task import FillJob, FillResult
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.testing import Faults
 
 _USUAL = (TooManyBadRecords, ParentUnfinished)

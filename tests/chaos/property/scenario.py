@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from chaos.property.histories import Aggregate, History, Plain, Step
     from chaos.property.interceptor import Interceptor
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.testing import Clock, Faults
 
 _YEAR_HOURS = 8760

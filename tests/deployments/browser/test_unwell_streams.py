@@ -11,8 +11,8 @@ from playwright.sync_api import expect
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.demo.orders import STREAM
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.run_files.pause import pause, resume
-from kinesis_assets.table.table import PositionedTable
 from support.orders_deployment import EIGHT_SHARDS, RAW
 from support.raw_checks import CHECKS
 from support.stream_names import stream_key

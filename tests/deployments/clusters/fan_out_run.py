@@ -20,7 +20,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.reading import subscription
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.session import end_session, start_session
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 # A slow machine would read with GetRecords meanwhile.
 subscription._FIRST_EVENT = subscription._PATIENCE = SECONDS

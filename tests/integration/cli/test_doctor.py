@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from support.mentions import assert_mentions
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
     from support.command_line import RunCommand
 
 A = "shardId-000000000000"

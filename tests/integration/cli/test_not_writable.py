@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from kinesis_assets.dagster import in_process
+from kinesis_assets.dagster import stream_project
 from kinesis_assets.table.run_files import heartbeat
 from kinesis_assets.table.store import chain, suitability
 from support.command_line import single_line_error
@@ -27,7 +27,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(_) -> None:
         pytest.fail("Spark was started")
 
-    monkeypatch.setattr(in_process, "start_session_in_background", begin)
+    monkeypatch.setattr(stream_project, "start_session_in_background", begin)
 
 
 @pytest.fixture

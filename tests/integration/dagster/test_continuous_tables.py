@@ -16,9 +16,9 @@ from deltalake import DeltaTable
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.dagster_internals import report_event
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.partition_ranges import range_tags
 from kinesis_assets.dagster.steps import continuous_step
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.spark.local_settings import CHECKED
 from kinesis_assets.table.store.storage import TableFolder
 from support.continuous_runs import MATERIALIZATION, ContinuousRuns

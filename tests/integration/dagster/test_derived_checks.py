@@ -11,8 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets import derived_table, rollup
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.settings.check_settings import SCANNING, DerivedChecks
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.decoders import from_json
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.rebuild import rebuild

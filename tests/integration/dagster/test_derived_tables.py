@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets import derived_table, rollup
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.errors import InvalidInput, TableOfAnotherSource
 from support.daemon import Daemon
 from support.dagster_components import dagsters_own_warnings

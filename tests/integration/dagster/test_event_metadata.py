@@ -17,7 +17,7 @@ from support.stream_names import raw_key
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.dagster.in_process import StreamProject
+    from kinesis_assets.dagster.stream_project import StreamProject
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, GracefulStop
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.partition_ranges import range_tags
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.errors import LandingFailed, TableUnreachable
 from kinesis_assets.ingest import run as run_module
 from support.stream_names import raw_key, shard_partitions

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets import build_kinesis_stream, derived_table
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from support.shard_ids import A, B
 from support.tables import numbers, put_numbers
 

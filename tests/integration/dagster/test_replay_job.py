@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.dagster.events.metadata import exact_values
-from kinesis_assets.dagster.in_process import run_replay
 from kinesis_assets.dagster.stream_names import op_key
+from kinesis_assets.dagster.stream_project import run_replay
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
 from support.stream_names import raw_key
 

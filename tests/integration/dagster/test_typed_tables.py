@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets import KinesisTableComponent, derived_table
 from kinesis_assets.cli.operations import redrive
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.jobs.derived_jobs import build_redrive_job
 from kinesis_assets.dagster.stream_names import op_key
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.decoders import from_json
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.dagster_runs import execute, failure_message, plain

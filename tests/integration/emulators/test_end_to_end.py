@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from integration.emulators.emulators import client
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.ingest.outcome import ShardState
 
 if TYPE_CHECKING:

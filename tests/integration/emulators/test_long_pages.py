@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from integration.emulators.emulators import Service
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
 
 SHARD = "shardId-000000000000"
 RECORDS, RECORD_BYTES = 10_000, 5_300

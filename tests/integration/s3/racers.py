@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.errors import CursorConflict, PositionConflict
 from kinesis_assets.table.policy import TablePolicy
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import Attempt, current_positions, freeze_all, shards, wait_for_others
 from support.plain_derived import PlainDerived
 from support.shifted_clock import ShiftedClock

@@ -15,9 +15,9 @@ from benchmarks.servers.slow_bucket import proxy_process
 from kinesis_assets.errors import StoreUnsuitable
 from kinesis_assets.operations.doctor.examine import Doctor
 from kinesis_assets.operations.doctor.finding import Level
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.store.suitability import check_conditional_puts
-from kinesis_assets.table.table import PositionedTable
 from support.attempts import freeze_all, shards
 from support.plain_derived import PlainDerived
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.servers.bucket import bucket
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import Attempt, current_positions, freeze_all, shards
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.errors import SourceRowsDeleted
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.derived import DerivedBench, maintain_derived, order, orders
 from support.timing import WRITING
 

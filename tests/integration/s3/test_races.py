@@ -17,7 +17,7 @@ from integration.s3.racers import (
     race_to_create,
 )
 from kinesis_assets.derive.cursor import Cursor
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import (
     assert_rows_are_what_positions_say,
     freeze_all,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets import derived_table
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from support.catalog_tables import Database
 from support.dagster_runs import execute
 from support.shard_ids import A

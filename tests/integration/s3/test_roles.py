@@ -24,7 +24,7 @@ from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.operations.doctor.row_scan import scan
 from kinesis_assets.operations.replay.task import fill
 from kinesis_assets.table.maintenance.run import maintain
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.plain_derived import PlainDerived, steps_of
 from support.single_task import land_as_in_spark
 from support.timing import WRITING

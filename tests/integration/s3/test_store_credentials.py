@@ -27,7 +27,7 @@ print(json.dumps({{"Version": 1}} | {{name: str(value) for name, value in got.it
 
 FILES, LOG = "files.open_input_file('x')", "snapshot()"
 SCRIPT = """
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 table = PositionedTable("s3://lake/orders")
 for _ in range(3):
     try:

@@ -25,7 +25,7 @@ from kinesis_assets.testing.exchange import Answer
 from support.token_service import BASE_SECRET, EXTERNAL_ID, ROLE, SignedRequests, TokenService
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.testing import Faults
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"

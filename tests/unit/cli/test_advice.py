@@ -17,8 +17,8 @@ from kinesis_assets.errors import (
     StreamPaused,
     TableRewritten,
 )
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.run_files.pause import PAUSE_FILE
-from kinesis_assets.table.table import PositionedTable
 from support.prepared_streams import ingest_and_restore
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.servers.bucket import create_bucket
 from kinesis_assets.cli.command_line import commands
 from kinesis_assets.cli.options import FORMAT
-from kinesis_assets.dagster import in_process
+from kinesis_assets.dagster import stream_project
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
@@ -26,7 +26,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.operations.replay import task
 from kinesis_assets.spark import session
 from kinesis_assets.table.commits.commit import freeze
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.single_task import fill_as_in_spark, land_as_in_spark
 
 if TYPE_CHECKING:
@@ -108,9 +108,9 @@ def without_spark(monkeypatch) -> None:
     monkeypatch.setattr(OpenStream, "start_spark", start_spark)
     monkeypatch.setattr(bounded_step, "land", lambda _, *arguments: land_as_in_spark(*arguments))
     monkeypatch.setattr(task, "fill", lambda _, *arguments: fill_as_in_spark(*arguments))
-    for module in (in_process, session):
+    for module in (stream_project, session):
         monkeypatch.setattr(module, "prepare", lambda _: None)
-    monkeypatch.setattr(in_process, "start_session_in_background", lambda _: None)
+    monkeypatch.setattr(stream_project, "start_session_in_background", lambda _: None)
 
 
 @pytest.fixture

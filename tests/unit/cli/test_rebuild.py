@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.derive.commit_entry import Kind
 from support.mentions import assert_mentions
 from support.rebuilds import SHARD, OwnedTable

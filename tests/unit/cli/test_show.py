@@ -11,8 +11,8 @@ import yaml
 from kinesis_assets import build_kinesis_stream
 from kinesis_assets.cli.options import parse_settings
 from kinesis_assets.dagster.effective_settings import MASK, component_yaml, effective_settings
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
+from kinesis_assets.dagster.stream_project import StreamProject
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.mentions import assert_mentions
 

@@ -15,7 +15,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.commits.commit import freeze
 
 if TYPE_CHECKING:
-    from kinesis_assets.table.table import PositionedTable
+    from kinesis_assets.table.raw_table import PositionedTable
     from support.command_line import RunCommand
 
 ARGUMENTS = {

@@ -11,9 +11,9 @@ import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.dagster.consumption import checked_tables, derived_tables
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import newest_partitions
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.errors import InvalidInput
 from support.daemon import PARTITION, Daemon
 from support.mentions import assert_mentions

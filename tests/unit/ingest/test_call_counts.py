@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from docs.scale_table import values
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.testing import LocalKinesis
 from support.continuous import RunHarness
 from support.fixtures.stream import boto3_of, settings_of

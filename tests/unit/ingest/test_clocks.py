@@ -10,7 +10,7 @@ import pytest
 
 from kinesis_assets.errors import DataLost, InvalidInput
 from kinesis_assets.ingest.outcome import ShardState
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.shifted_clock import ShiftedClock
 from support.timing import READING, WRITING
 

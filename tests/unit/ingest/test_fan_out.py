@@ -13,7 +13,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.ingest import fan_out
 from kinesis_assets.ingest.fan_out import landing_by_subscriptions
 from kinesis_assets.kinesis.reading import subscription
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.continuous import RunHarness
 from support.single_task import land_as_in_spark
 from support.timing import READING, WRITING

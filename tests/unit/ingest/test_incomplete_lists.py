@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import evaluate
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.errors import CallFailed, ShardListIncomplete, TableMissing
 from kinesis_assets.ingest.plan import current_shards
 from kinesis_assets.ingest.shard_lists import confirmed_listing

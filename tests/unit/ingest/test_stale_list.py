@@ -7,8 +7,8 @@ from datetime import timedelta
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.sensor import evaluate
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.errors import (
     DataLost,
     ParentUnfinished,

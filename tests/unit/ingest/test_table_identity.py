@@ -17,8 +17,8 @@ from kinesis_assets.operations.replay.run import replay
 from kinesis_assets.operations.replay.task import fill_group
 from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.table import PositionedTable
 
 
 @pytest.fixture

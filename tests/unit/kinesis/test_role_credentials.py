@@ -12,9 +12,9 @@ from kinesis_assets.errors import CallFailed, RoleNotAssumed, TableUnreachable
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.role_credentials import ATTEMPTS, credentials_of, sts_client
 from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.store.suitability import check_conditional_puts
-from kinesis_assets.table.table import PositionedTable
 from support.mentions import assert_mentions
 from support.token_service import BASE_KEY, BASE_SECRET, CALLER, EXTERNAL_ID, ROLE
 

@@ -17,8 +17,8 @@ from kinesis_assets.errors import (
     ShardListIncomplete,
 )
 from kinesis_assets.kinesis.client import StreamClient
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.row_predicates import sql_text
-from kinesis_assets.table.table import PositionedTable
 
 if TYPE_CHECKING:
     from kinesis_assets.testing import Faults

@@ -22,7 +22,7 @@ from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.testing.exchange import Answer
 from support.stream_names import io_manager_key
 from support.table_folder import files_of, folder_of

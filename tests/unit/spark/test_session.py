@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from benchmarks.harness.waiting import SECONDS
-from kinesis_assets.dagster import in_process, spark_resource
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster import spark_resource, stream_project
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.spark import session
 from kinesis_assets.spark.connect import remote_url
@@ -132,7 +132,7 @@ def test_a_run_from_a_script_starts_a_session_before_dagster_plans(monkeypatch, 
     def start(config):
         raise Started(config, instance.get_runs())
 
-    monkeypatch.setattr(in_process, "start_session_in_background", start)
+    monkeypatch.setattr(stream_project, "start_session_in_background", start)
     project = StreamProject.from_settings("clicks", table=str(tmp_path / "clicks"), spark_config=CONFIG)
     with dg.DagsterInstance.ephemeral() as instance, pytest.raises(Started) as caught:
         project.run(instance, {})

@@ -15,7 +15,7 @@ from kinesis_assets.table.positions import positions_file
 from kinesis_assets.table.positions.amendments import FORMAT as AMENDMENT_FORMAT
 from kinesis_assets.table.positions.amendments import Amendment
 from kinesis_assets.table.positions.positions import FORMAT
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import STREAM, current_positions, freeze_all, shards
 from support.stored_positions import decoded
 

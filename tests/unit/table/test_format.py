@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.errors import RoleNotAssumed, TableMissing, TableUnreachable, TableUnsuitable
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import STREAM, freeze_all, shards
 from support.virtual_time import VirtualTime
 

@@ -18,8 +18,8 @@ from kinesis_assets.table.delta.log import applications
 from kinesis_assets.table.delta.raw_table import DeltaSnapshot
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.ownership import OWNER
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.table import PositionedTable
 from support.attempts import (
     STREAM,
     Attempt,

@@ -12,9 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.errors import TableRewritten
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment
 from support.attempts import STREAM, Attempt, current_positions, freeze_all, rows_by_shard, shards
 from support.maintained_table import ARRIVED, steps_of

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.table.delta.version import TableVersion
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from kinesis_assets.table.stored_table import TableTotals

@@ -54,7 +54,7 @@ DRIVER = OF_FORMAT[os.environ.get("FORMAT", "delta")] | {
     # The plan.
     "describe stream": ("kinesis_assets.kinesis.client", "StreamClient.describe"),
     "list shards": ("kinesis_assets.kinesis.client", "StreamClient._listed"),
-    "open table": ("kinesis_assets.table.table", "PositionedTable.snapshot"),
+    "open table": ("kinesis_assets.table.raw_table", "PositionedTable.snapshot"),
     "read positions": ("kinesis_assets.table.snapshot", "TableSnapshot.positions_of"),
     "freeze": ("kinesis_assets.table.commits.commit", "freeze"),
     # The commit, which includes the freeze of the first plan.
@@ -78,7 +78,7 @@ WORKER = {
 
 FAN_OUT = {
     "subscribe": ("kinesis_assets.kinesis.client", "StreamClient.subscribing"),
-    "receive events": ("kinesis_assets.kinesis.reading.shard_events", "ShardEvents.receive"),
+    "receive events": ("kinesis_assets.kinesis.reading.subscription_events", "ShardEvents.receive"),
 }
 """What only a run with a consumer passes."""
 
@@ -117,9 +117,9 @@ DERIVE = {
     "open derived file": ("kinesis_assets.derive.data_files", "write_new"),
     "write derived file": ("kinesis_assets.derive.data_files", "_OpenFile._write_pending"),
     "close derived file": ("kinesis_assets.derive.data_files", "_OpenFile.close"),
-    "record copies": ("kinesis_assets.derive.growth", "write_file"),
+    "record copies": ("kinesis_assets.derive.type_widening", "write_file"),
 }
-"""What a task passes that writes files of a derived table, and the driver between the steps of a growth.
+"""What a task passes that writes files of a derived table, and the driver while it widens types.
 `chaos/derived/kill.py` has the driver's other steps."""
 
 POINTS = DRIVER | WORKER | FAN_OUT | DAGSTER | OPERATIONS | DERIVE

@@ -35,7 +35,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.data_source import KinesisDataSource
 from kinesis_assets.spark.session import cancel_tagged, parallelism, tagged, wrap_spark_errors
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ from kinesis_assets.dagster.checks.commit_checks import (
 )
 from kinesis_assets.dagster.settings.check_settings import ContinuityCheck
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 
 pytestmark = pytest.mark.slow
 

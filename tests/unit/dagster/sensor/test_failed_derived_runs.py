@@ -15,10 +15,10 @@ from dagster._utils.error import SerializableErrorInfo
 from msgspec import structs
 
 from kinesis_assets import derived_table
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.sensor.due_shards import RUNS_PER_TICK
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_runs import WAITS
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause
 from support.checked_tables import checked_table

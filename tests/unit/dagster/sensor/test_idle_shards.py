@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.testing.exchange import Answer
 from support.daemon import PARTITION, Status
 from support.fixtures.dagster import Source

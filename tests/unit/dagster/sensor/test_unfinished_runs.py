@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.dagster_internals import job_without_checks
-from kinesis_assets.dagster.in_process import StreamProject
+from kinesis_assets.dagster.stream_project import StreamProject
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.shard_ids import A, B, C, D, E
 from support.stream_names import raw_key, shard_partitions

@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 
-from kinesis_assets.dagster.in_process import StreamProject
 from kinesis_assets.dagster.settings.spark_settings import SERVICE_SETTINGS, Service, SparkSettings
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.errors import InvalidInput, LandingFailed
 from kinesis_assets.spark.managed import SERVICES
 

@@ -19,8 +19,8 @@ from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.operations.catalog import glue_catalog
 from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
 from kinesis_assets.operations.catalog.registration import Done, Registrar, register
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.run_files.states import CATALOG_FILE
-from kinesis_assets.table.table import PositionedTable
 from support.catalog_tables import Database, entry_of
 
 pytestmark = pytest.mark.slow  # starts moto
@@ -119,7 +119,7 @@ import os, signal, sys
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.operations.catalog import registration
 from kinesis_assets.operations.catalog.glue_catalog import GlueCatalog
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.catalog_tables import entry_of
 
 endpoint, folder, database = sys.argv[1:]

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.shard_ids import A, B
 
 if TYPE_CHECKING:

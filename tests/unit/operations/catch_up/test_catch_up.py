@@ -8,8 +8,8 @@ import pytest
 
 from kinesis_assets.errors import CommitUnknown, DataLost, InvalidInput, ReadFailed
 from kinesis_assets.operations.catch_up import gaps_to_fill, jump
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.table import PositionedTable
 from support.catch_ups import catch_up, expire_partly, fill_gaps, open_gaps
 from support.replays import fill_then
 from support.shard_ids import A, B, C

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.doctor_bench import DoctorBench
 from support.table_folder import copy_table
 from support.timing import READING, WRITING

@@ -9,7 +9,7 @@ from datetime import date
 import pytest
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations.doctor.chain import CommittedRows, ExpectedRows, Rewind
+from kinesis_assets.operations.doctor.history import CommittedRows, ExpectedRows, Rewind
 from kinesis_assets.operations.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.operations.doctor.row_scan import Counted
 from kinesis_assets.table.positions.range_stats import RangeStats

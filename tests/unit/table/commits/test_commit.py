@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.table.commits.commit import commit
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import (
     BEGINNING,
     Attempt,

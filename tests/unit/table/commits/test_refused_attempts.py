@@ -13,7 +13,7 @@ from kinesis_assets.errors import AttemptExpired, CommitUnknown, DataFileInvalid
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions.positions_chain import ChainPolicy
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import Attempt, current_positions
 from support.formats import reopened
 

@@ -17,7 +17,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.retry import Backoff
 from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.policy import CommitRetries, TablePolicy
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.virtual_time import VirtualTime
 
 RETRIES = CommitRetries(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import CommitFailed
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import Attempt, assert_rows_are_what_positions_say, current_positions, rows_by_shard
 from support.commit_faults import lost_response, never_landed
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import NOON, Attempt, current_positions, freeze_all, shards
 from support.data_files import MIDNIGHT
 from support.timing import WRITING

@@ -10,7 +10,7 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS
 from kinesis_assets.table.policy import VACUUM_RETENTION
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import Attempt, current_positions, freeze_all, land, records, shards
 from support.table_folder import copy_table, set_age
 from support.timing import WRITING

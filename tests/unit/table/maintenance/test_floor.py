@@ -14,8 +14,8 @@ from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.maintenance.retention import lower_floor
 from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.positions.amendments import amendment_path, decode
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment, new_amendment
 from support.attempts import STREAM, rows_by_shard
 from support.maintained_table import NOW, amendment_of, steps_of

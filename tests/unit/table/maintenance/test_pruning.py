@@ -21,6 +21,7 @@ from kinesis_assets.table.maintenance.pruning import (
 )
 from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, MaintenanceLimits
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER, positions_path
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from kinesis_assets.table.run_files.task_files import (
     PROGRESS_FOLDER,
@@ -32,7 +33,6 @@ from kinesis_assets.table.run_files.task_files import (
 from kinesis_assets.table.store.chain import Chain
 from kinesis_assets.table.store.storage import write_new
 from kinesis_assets.table.store.suitability import PROBES_FOLDER
-from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment
 from support.attempts import (
     STREAM,

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from kinesis_assets.errors import CommitFailed, CommitOvertaken
 from kinesis_assets.table.maintenance.retention import Needed
 from kinesis_assets.table.maintenance.steps import State
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.snapshot import TableSnapshot
-from kinesis_assets.table.table import PositionedTable
 from support.amendments import commit_amendment, new_amendment
 from support.attempts import STREAM, Attempt, current_positions, freeze_all, rows_by_shard, shards
 from support.maintained_table import NOW, amendment_of, steps_of

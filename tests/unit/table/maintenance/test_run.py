@@ -12,7 +12,7 @@ from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.policy import VACUUM_RETENTION
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import Attempt, assert_rows_are_what_positions_say, current_positions, land, records
 from support.maintained_table import steps_of
 from support.table_folder import files_of, folder_of, set_age

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from kinesis_assets.errors import PositionConflict
-from kinesis_assets.operations.doctor.chain import chain_breaks
+from kinesis_assets.operations.doctor.history import chain_breaks
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit import commit
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions import positions_file
 from kinesis_assets.table.positions.positions_chain import ARCHIVE_FOLDER, POSITIONS_FOLDER, ChainPolicy
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import (
     BEGINNING,
     STREAM,

@@ -13,7 +13,7 @@ from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.positions import amendments, positions_file
 from kinesis_assets.table.positions.positions import FORMAT
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts, with_rows
-from kinesis_assets.table.table import PositionedTable
+from kinesis_assets.table.raw_table import PositionedTable
 from support.stored_positions import decoded
 
 START = Position.parse("TRIM_HORIZON")

@@ -9,9 +9,9 @@ import pyarrow.fs
 import pytest
 
 from kinesis_assets.errors import InvalidInput, PauseUnreadable, StreamPaused
+from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause, read_pause, refuse_paused, resume
 from kinesis_assets.table.store.storage import replace_file
-from kinesis_assets.table.table import PositionedTable
 from support.mentions import assert_mentions
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -16,7 +16,7 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading import subscription
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
-from kinesis_assets.kinesis.reading.shard_events import ShardEvents
+from kinesis_assets.kinesis.reading.subscription_events import ShardEvents
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 
 pytestmark = pytest.mark.slow

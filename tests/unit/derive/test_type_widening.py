@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.data_files import GROWTH_FOLDER, CopiedFile, Manifest
 from kinesis_assets.derive.derived_table import refuse_rewritten
-from kinesis_assets.derive.growth import MAX_COPY_AGE, recorded_copies
+from kinesis_assets.derive.type_widening import MAX_COPY_AGE, recorded_copies
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.derive.writing_task import copying_task
 from kinesis_assets.errors import UpsertOvertaken

@@ -17,10 +17,10 @@ from h2.events import SettingsAcknowledged
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.reading import shard_events
+from kinesis_assets.kinesis.reading import subscription_events
 from kinesis_assets.kinesis.reading.calls import is_transient
-from kinesis_assets.kinesis.reading.shard_events import MessageParser, ShardEvents
 from kinesis_assets.kinesis.reading.subscription import Limits, Subscriptions
+from kinesis_assets.kinesis.reading.subscription_events import MessageParser, ShardEvents
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.kinesis.transport.concurrency import run
 from support.one_shard import BEGINNING
@@ -167,7 +167,7 @@ def test_a_part_of_an_event_is_kept_for_the_next_time(opened):
 
 @pytest.mark.slow
 def test_an_event_of_which_bytes_keep_arriving_is_not_waited_for_without_end(opened, monkeypatch):
-    monkeypatch.setattr(shard_events, "_LONGEST_EVENT", 0.05)
+    monkeypatch.setattr(subscription_events, "_LONGEST_EVENT", 0.05)
 
     def trickles(peer):
         for byte in records(1, size=MIB):
@@ -178,7 +178,7 @@ def test_an_event_of_which_bytes_keep_arriving_is_not_waited_for_without_end(ope
 
 @pytest.mark.slow
 def test_an_event_is_not_waited_for_without_end_while_others_of_no_meaning_arrive(opened, monkeypatch):
-    monkeypatch.setattr(shard_events, "_LONGEST_EVENT", 0.05)
+    monkeypatch.setattr(subscription_events, "_LONGEST_EVENT", 0.05)
 
     def others(peer):
         while True:
