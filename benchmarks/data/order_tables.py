@@ -103,9 +103,9 @@ def land(table: PositionedTable, payloads: Iterable[bytes], *, copies: int = 1) 
     )
     result = commit(
         table,
-        Attempt(batch_id=batch_id),
         expected=expected,
         listing=LISTING,
+        batch_id=batch_id,
         moved={shard_id: msgspec.structs.replace(before, position=through)},
         files=[msgspec.structs.replace(file, path=path) for path in paths],
         added={shard_id: stats},
@@ -164,10 +164,10 @@ class OrderFiles:
         table.open_or_create(source.id, _SCHEMA, ())
         commit_derived(
             table,
+            Attempt(
+                cursor=source.end, batch_id=self.batch_id, manifest=self._linked(folder / DERIVED, copies)
+            ),
             expected=None,
-            cursor=source.end,
-            batch_id=self.batch_id,
-            manifest=self._linked(folder / DERIVED, copies),
         )
 
     def create_delta(self, folder: Path) -> None:
