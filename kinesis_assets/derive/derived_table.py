@@ -433,7 +433,7 @@ class DeltaDerived(DerivedFormat):
         return schema
 
     def can_grow(self, old: Any, new: Any) -> bool:
-        """Return that it can: the files are rewritten if need be, see `derive.growth`."""
+        """Return that it can: the files are rewritten if need be, see `derive.type_widening`."""
         del old, new
         return True
 

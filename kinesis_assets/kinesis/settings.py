@@ -31,7 +31,7 @@ class ReadTiming:
     Attributes:
         bytes_per_second: The bytes per second that are read of a shard.
         wait_jitter: The maximum part by which a wait between two calls is longer than these rates demand. It
-            leaves gaps for other consumers, see `pacing`.
+            leaves gaps for other consumers, see `reading.calls`.
         page_retries: The attempts to read one page. Throttled calls do not count as attempts; the time
             without progress limits them. They do count for the wait, except after calls that exceeded the
             rates, whose wait depends on the share of the rates.

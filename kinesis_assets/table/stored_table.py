@@ -225,7 +225,7 @@ class WritableVersion(ReadableVersion):
             pointers: The commit ids at which the log points afterwards, by application.
             exclusive: Refuse the commit after any other commit since this version, even after a compaction.
             columns: The columns that the table gets, as in Delta's metadata; None to keep its own. All files
-                of this version must be removed, or none, see `derive.growth`, and the commit must be
+                of this version must be removed, or none, see `derive.type_widening`, and the commit must be
                 exclusive.
 
         Raises:
