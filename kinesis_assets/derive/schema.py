@@ -118,8 +118,8 @@ def accept_columns(snapshot: DerivedSnapshot, wanted: dict[str, Any]) -> None:
 
     Raises:
         SchemaChangeRefused: A column has another type in the table.
-        UpsertOvertaken: The files of the table must be rewritten first, see `derive.type_widening`, since another
-            run has changed its columns.
+        UpsertOvertaken: The files of the table must be rewritten first, see `derive.type_widening`, since
+            another run has changed its columns.
     """
     schema = accepted_schema(snapshot, wanted)
     if growing(snapshot, schema):
