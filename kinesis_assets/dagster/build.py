@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.checks.definitions import build_checks
-from kinesis_assets.dagster.consumption import checked_tables, derived_tables
 from kinesis_assets.dagster.derived.derived_asset import moves_after_landing
+from kinesis_assets.dagster.derived_tables import checked_tables, derived_tables
 from kinesis_assets.dagster.events.table_metadata import definition_metadata, kinds_of, raw_columns
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager

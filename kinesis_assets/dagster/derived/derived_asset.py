@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 import dagster as dg
 
 from kinesis_assets.dagster.checks.definitions import check_specs, execute_checks
-from kinesis_assets.dagster.consumption import CheckedTable, Consumption, attach
 from kinesis_assets.dagster.dagster_internals import definition_of
 from kinesis_assets.dagster.derived.derived_events import (
     metadata_after,
     report_missing_events,
     totals_of_table,
 )
+from kinesis_assets.dagster.derived_tables import CheckedTable, Consumption, attach
 from kinesis_assets.dagster.events.table_metadata import (
     code_references,
     definition_metadata,

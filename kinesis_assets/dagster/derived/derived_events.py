@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import msgspec
 
-from kinesis_assets.dagster.consumption import COMMIT_ID, derived_metadata
 from kinesis_assets.dagster.dagster_internals import report_event
+from kinesis_assets.dagster.derived_tables import COMMIT_ID, derived_metadata
 from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import (
     ChainSegment,
