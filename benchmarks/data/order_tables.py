@@ -28,8 +28,8 @@ from kinesis_assets.derive.data_files import (
     Manifest,
     WritingJob,
 )
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.ingest.manifest import decode_all
 from kinesis_assets.kinesis.position import Position

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.read import read
-from kinesis_assets.derive.source_tables import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,10 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.cursor import RECORD_COLUMNS
 from kinesis_assets.derive.data_files import BATCH_COLUMN, FOUND_COLUMN
+from kinesis_assets.derive.derived_source import ErrorsSource
 from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, adding_order, read
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
-from kinesis_assets.derive.source_tables import ErrorsSource
 from kinesis_assets.derive.upsert import matching
 from kinesis_assets.derive.write import removed_files
 from kinesis_assets.errors import InvalidInput

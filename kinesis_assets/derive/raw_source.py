@@ -46,7 +46,7 @@ _PARALLEL_READS = 16
 class RawSource(Source):
     """One version of a raw table.
 
-    Raises the errors of `source_tables.open_source`.
+    Raises the errors of `derived_source.open_source`.
     """
 
     batch_column = "batch_id"

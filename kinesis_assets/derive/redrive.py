@@ -36,6 +36,7 @@ from kinesis_assets.derive.commit_entry import Redriven
 from kinesis_assets.derive.cursor import RECORD_COLUMNS
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, FOUND_COLUMN
 from kinesis_assets.derive.derivation import Rollup, Upsert
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown_rows
 from kinesis_assets.derive.read import shuffle_tasks
 from kinesis_assets.derive.remembered_deletions import remembered
@@ -47,7 +48,6 @@ from kinesis_assets.derive.schema import (
     refuse_missing_columns,
     table_schema,
 )
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.type_widening import grow
 from kinesis_assets.derive.upsert import matching, stored_rows, upserted
 from kinesis_assets.derive.write import ChangedRows, write, writing_job

@@ -13,6 +13,7 @@ from kinesis_assets.derive.changes import changes_of
 from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, Manifest
 from kinesis_assets.derive.derivation import Rollup, Router, Upsert
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_deleted, refuse_loss
@@ -28,7 +29,6 @@ from kinesis_assets.derive.schema import (
     refuse_other_types,
     table_schema,
 )
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.type_widening import grow
 from kinesis_assets.derive.write import ChangedRows, discard, write, writing_job
 from kinesis_assets.errors import BadRecordsRefused, LandingFailed, SchemaChangeRefused

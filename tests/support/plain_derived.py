@@ -26,11 +26,11 @@ from kinesis_assets.derive.data_files import (
     DerivedFileWriter,
     Manifest,
 )
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.read import rows_of_file
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.table.commit_ids import new_id
 from support.formats import delta_columns, derived_at, derived_format, derived_rows

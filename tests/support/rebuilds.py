@@ -11,7 +11,7 @@ from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition
-from kinesis_assets.derive.source_tables import open_source
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group

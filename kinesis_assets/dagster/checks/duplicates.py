@@ -71,8 +71,8 @@ def _count(table: CheckedTable, spark: SparkSession) -> tuple[int, int]:
     """Return the number of rows with a key, and of keys with several rows."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415  # only an execution needs Spark
 
+    from kinesis_assets.derive.derived_source import open_source  # noqa: PLC0415
     from kinesis_assets.derive.read import read, shuffle_tasks  # noqa: PLC0415  # as above
-    from kinesis_assets.derive.source_tables import open_source  # noqa: PLC0415
 
     try:
         snapshot = open_source(table.uri, table.role, table.format).snapshot

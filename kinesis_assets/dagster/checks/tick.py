@@ -14,7 +14,7 @@ import msgspec
 from kinesis_assets.dagster.checks.derived_evaluation import DerivedEvaluation, DerivedProgress, DerivedState
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress, Evaluation
 from kinesis_assets.dagster.checks.results import CheckResult, Reports, duration
-from kinesis_assets.derive.source_tables import open_source
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.errors import (
     KinesisAssetsError,
     PauseUnreadable,

@@ -47,7 +47,7 @@ def rebuild_asset(
         InvalidInput: The stream has no such derived table, or the code location does not have its source.
     """
     from kinesis_assets.derive import rebuild  # noqa: PLC0415  # definitions open no table
-    from kinesis_assets.derive.source_tables import open_source  # noqa: PLC0415
+    from kinesis_assets.derive.derived_source import open_source  # noqa: PLC0415
 
     key, consumption, derivation = table_of(assets, opened, asset)
     table = consumption.open_table(opened)

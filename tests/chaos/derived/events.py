@@ -14,10 +14,10 @@ from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.redrive import redrive
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsDeleted
 from support.derived import DerivedBench
 from support.formats import FORMAT, derived_at, source_format

@@ -25,9 +25,9 @@ from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.continuous import ContinuousDerivations
 from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.policy import MAX_BYTES, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import TableOfAnotherSource, TableUnsuitable
 from support.derived import DerivedBench, maintain_derived, maintain_table
 from support.formats import derived_at, source_format

@@ -14,10 +14,10 @@ from chaos.derived.kill import COMMIT, MOMENTS, killed
 from kinesis_assets.derive import maintenance
 from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.new_rows import rows_since
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.rebuild import rebuild, take_over
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits

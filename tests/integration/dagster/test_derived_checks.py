@@ -14,9 +14,9 @@ from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.settings.check_settings import SCANNING, DerivedChecks
 from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.decoders import from_json
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.rebuild import rebuild
-from kinesis_assets.derive.source_tables import open_source
 from support.continuous_runs import ContinuousRuns
 from support.daemon import Daemon, Status
 from support.dagster_runs import execute

@@ -12,9 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812
 
 from kinesis_assets.derive.derivation import CheckedRows, Upsert
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     BadRecordsRefused,
     InvalidInput,

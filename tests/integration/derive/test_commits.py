@@ -14,9 +14,9 @@ from kinesis_assets.derive import run as derive_run
 from kinesis_assets.derive.commit import UPSERT_TRIES
 from kinesis_assets.derive.data_files import BATCH_COLUMN
 from kinesis_assets.derive.derivation import Upsert
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.derive.policy import OnDeleted
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     CursorConflict,
     DataFileInvalid,

@@ -8,10 +8,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.derive.derivation import Rollup, Upsert
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import SOURCE_PROPERTY
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild, take_over
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     InvalidInput,
     PositionsMissing,

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 from deltalake import DeltaTable
 
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.losses import lost_rows
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SchemaChangeRefused, SourceRowsDeleted, TableRewritten
 from support.derived import maintain_table, order
 from support.formats import derived_at

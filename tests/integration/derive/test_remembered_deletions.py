@@ -14,9 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from kinesis_assets.decoders import from_json
 from kinesis_assets.derive.data_files import DELETIONS_FOLDER
 from kinesis_assets.derive.derivation import Upsert
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.rebuild import rebuild, take_over
-from kinesis_assets.derive.source_tables import open_source
 from support.formats import derived_at
 from support.spark_jobs import counted_jobs
 from support.table_folder import files_of

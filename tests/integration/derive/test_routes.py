@@ -11,10 +11,10 @@ import pytest
 
 from kinesis_assets.dagster.derived.typed_rows import RoutedRows
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.derive.redrive import redrive
-from kinesis_assets.derive.source_tables import open_source
 from support.derived import maintain_derived
 from support.formats import derived_at, derived_format, derived_rows
 from support.routed import ORDER, Routed, event

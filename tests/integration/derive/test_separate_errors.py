@@ -14,9 +14,9 @@ from kinesis_assets.derive import commit as commits
 from kinesis_assets.derive import run as runs
 from kinesis_assets.derive.data_files import ERRORS_FOLDER
 from kinesis_assets.derive.derivation import CheckedRows
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import rebuild
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import CursorConflict, LandingFailed, SourceCommitsMissing
 from support.derived import order
 from support.formats import source_format

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from kinesis_assets.derive.commit import until_not_overtaken
 from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import TableRewritten
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits, State
 from support.derived import DerivedBench, maintain_derived

@@ -16,9 +16,9 @@ from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process
 from kinesis_assets.dagster.table_rows import new_rows, read_table
 from kinesis_assets.derive.derivation import Derivation, Rollup, Upsert
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.run import derive
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import TableMissing
 from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.operations.doctor.row_scan import scan

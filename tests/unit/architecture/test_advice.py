@@ -113,7 +113,7 @@ FOLLOWED = {
         "for the table that is derived from it": f"{_CHECKS}test_unwell_derived_tables.py::"
         "test_a_rebuild_as_the_check_advises_turns_it_green",
     },
-    "derive/source_tables.py": {
+    "derive/derived_source.py": {
         "for both": "unit/derive/test_errors_source.py::"
         "test_a_table_of_errors_at_another_position_is_refused",
     },

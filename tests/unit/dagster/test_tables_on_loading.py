@@ -11,7 +11,7 @@ import pytest
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.dagster.derived_tables import checked_tables
 from kinesis_assets.dagster.stream_project import StreamProject
-from kinesis_assets.derive.source_tables import open_source
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.errors import InvalidInput, TableMissing
 from support.dagster_components import dagsters_own_warnings
 from support.mentions import assert_mentions

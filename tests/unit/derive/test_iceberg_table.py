@@ -16,11 +16,11 @@ from pyiceberg.types import StringType, UUIDType
 from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.cursor import Cursor, Selection
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.maintenance import maintain
 from kinesis_assets.derive.policy import Retention
 from kinesis_assets.derive.schema import accept_columns, refuse_other_types
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.errors import (
     CursorConflict,

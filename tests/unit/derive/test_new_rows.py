@@ -15,10 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows, read_table
 from kinesis_assets.derive.cursor import BatchRecords, Selection
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.new_rows import next_rows, refuse_next_run, rows_since
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.raw_source import RawSource
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import (
     InvalidInput,
     PositionsUnreadable,

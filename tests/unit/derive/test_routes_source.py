@@ -16,8 +16,8 @@ from kinesis_assets.derive.data_files import (
     router_and_values,
     routes_folder,
 )
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import SourceCommitsMissing, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
 from support.plain_derived import PlainDerived

@@ -20,9 +20,9 @@ from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import RecordCounts
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild, take_over
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.maintenance.retention import expire
 from support.checked_tables import changed, checked_table

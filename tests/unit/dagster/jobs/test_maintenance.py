@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from kinesis_assets import build_kinesis_stream, derived_table, new_rows
 from kinesis_assets.dagster.jobs.maintenance import STEPS, run_maintenance
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.derive import source_tables
+from kinesis_assets.derive import derived_source
 from kinesis_assets.errors import (
     CommitFailed,
     InvalidInput,
@@ -343,5 +343,5 @@ def test_it_keeps_rows_if_the_raw_table_seems_to_be_missing_when_they_are_compar
     def missing(table):
         raise TableMissing(table.uri, "404")
 
-    monkeypatch.setattr(source_tables, "RawSource", missing)
+    monkeypatch.setattr(derived_source, "RawSource", missing)
     assert expired() == [("done", 0), ("left", 0)]

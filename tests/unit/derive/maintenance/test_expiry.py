@@ -10,9 +10,9 @@ import pytest
 from kinesis_assets import new_rows
 from kinesis_assets.derive import expiry as expiry_module
 from kinesis_assets.derive.commit_entry import Floor
+from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import DerivedTable, refuse_rewritten
 from kinesis_assets.derive.losses import lost_rows
-from kinesis_assets.derive.source_tables import open_source
 from kinesis_assets.errors import ClocksDisagree, TableUnsuitable
 from kinesis_assets.table.maintenance.steps import State
 from support.dated import TODAY, Dated, ago

@@ -1,4 +1,4 @@
-"""Opens what a consumer can read, and derived tables, routes of a router and separated records as sources."""
+"""A derived table, the routes of a router and separated records as sources; and which source a path names."""
 
 from __future__ import annotations
 
