@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kinesis_assets.dagster.components.yaml_component import KinesisAssetProps
     from kinesis_assets.dagster.derived.derived_asset import after_landing, derived_table, rollup
     from kinesis_assets.dagster.io_manager import ShardIOManager
-    from kinesis_assets.dagster.resources import KinesisResource
+    from kinesis_assets.dagster.kinesis_resource import KinesisResource
     from kinesis_assets.dagster.table_rows import new_rows, read_table
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.new_rows import NewRows

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from benchmarks.harness.cpu import Usage, tree_cpu
 from benchmarks.harness.worker_protocol import ReadRequest, private_stdout, serve_requests
 from benchmarks.workers.landing import client, land_stream
-from kinesis_assets.ingest.executors import check_executors
+from kinesis_assets.ingest.executor_check import check_executors
 from kinesis_assets.spark.local_settings import is_local, local_settings
 from kinesis_assets.spark.packages import add_package
 from kinesis_assets.spark.session import prepare, start_session

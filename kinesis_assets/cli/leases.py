@@ -103,7 +103,7 @@ def import_(
     is not understood, nothing is changed.
     """
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.operations.leases.take_over import facts_of_import, take_over
+    from kinesis_assets.operations.leases.import_leases import facts_of_import, take_over
 
     needed, other = ("--lease-table", "--path") if consumer in IN_DYNAMODB else ("--path", "--lease-table")
     given = {"--lease-table": lease_table, "--path": path}
@@ -156,7 +156,7 @@ def export(
     Pause the stream and stop the application first. Each lease is written on the condition that nobody has
     changed it. Afterwards the stream stays paused; start the application.
     """
-    from kinesis_assets.operations.leases.hand_over import facts_of_export, hand_over
+    from kinesis_assets.operations.leases.export_leases import facts_of_export, hand_over
 
     connection = _connection(options)
     project = project_of(**options)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.checks.definitions import build_checks
+from kinesis_assets.dagster.code_location import CheckedSelection, set_catalog
 from kinesis_assets.dagster.derived.derived_asset import moves_after_landing
-from kinesis_assets.dagster.derived_tables import checked_tables, derived_tables
+from kinesis_assets.dagster.derived.derived_tables import checked_tables, derived_tables
 from kinesis_assets.dagster.events.table_metadata import definition_metadata, kinds_of, raw_columns
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager
@@ -22,15 +23,14 @@ from kinesis_assets.dagster.jobs.maintenance import (
     schedule_of,
 )
 from kinesis_assets.dagster.jobs.operations import build_catch_up_job, build_replay_job, build_seek_job
+from kinesis_assets.dagster.kinesis_resource import KinesisResource
 from kinesis_assets.dagster.partition_ranges import continuous_run_seconds, reports_only_news
-from kinesis_assets.dagster.resources import KinesisResource
 from kinesis_assets.dagster.settings.asset_settings import policy_of
 from kinesis_assets.dagster.settings.catalog_settings import Place
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.settings.stream_settings import ConnectionSettings, RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.dagster.tables_on_loading import CheckedSelection, set_catalog
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # as above
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.kinesis.stream import StreamAddress

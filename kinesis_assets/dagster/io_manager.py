@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr
 
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, stops_explained
-from kinesis_assets.dagster.resources import KinesisResource
+from kinesis_assets.dagster.kinesis_resource import KinesisResource
 from kinesis_assets.dagster.settings.asset_settings import KEY_PREFIX
 from kinesis_assets.dagster.settings.stream_settings import RunSettings, StreamSettings
 from kinesis_assets.dagster.stream import OpenStream

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.dagster.graceful_stop import GracefulStop
-    from kinesis_assets.dagster.resources import KinesisResource
+    from kinesis_assets.dagster.kinesis_resource import KinesisResource
     from kinesis_assets.dagster.settings.catalog_settings import Connection
     from kinesis_assets.dagster.settings.stream_settings import RunSettings
     from kinesis_assets.dagster.spark_resource import SparkResource
@@ -220,11 +220,11 @@ class OpenStream:
 
         Call this before anything is planned or changed.
 
-        Raises what `start_spark` and `executors.check_executors` raise.
+        Raises what `start_spark` and `executor_check.check_executors` raise.
         """
         config = self.settings.session_config
         if uses_connect(config) or not is_local(config):
-            from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # only clusters need it
+            from kinesis_assets.ingest.executor_check import check_executors  # noqa: PLC0415  # only clusters need it
 
             check_executors(self.start_spark(), f"stream {self.name}", self.table.folder, self.client)
 

@@ -13,9 +13,9 @@ from kinesis_assets.cli.command_line import commands
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.metrics import LEASE_TABLE_LAG
-from kinesis_assets.operations.leases.hand_over import ExportEffect
+from kinesis_assets.operations.leases.export_leases import ExportEffect
+from kinesis_assets.operations.leases.import_leases import ImportEffect
 from kinesis_assets.operations.leases.other_consumers import REDPANDA_KEY, of_flink, of_json
-from kinesis_assets.operations.leases.take_over import ImportEffect
 from support.lease_items import LeaseItems
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()

@@ -121,7 +121,7 @@ FOLLOWED = {
         "more shards, see": "unit/operations/doctor/test_shards.py::"
         "test_a_finished_shard_that_is_open_in_the_stream_is_a_problem",
     },
-    "ingest/executors.py": {
+    "ingest/executor_check.py": {
         "set python_environment to an archive": "docs/test_spark.py::"
         "test_a_session_uses_the_archive_that_the_command_writes",
     },
@@ -144,13 +144,13 @@ FOLLOWED = {
         "or replace it with": "unit/cli/test_catalog.py::"
         "test_an_entry_is_shown_registered_and_left_to_its_owner",
     },
-    "operations/leases/hand_over.py": {
+    "operations/leases/export_leases.py": {
         "Resume the stream until a run has read": "unit/operations/leases/test_export.py::"
         "test_a_time_is_handed_over_as_its_first_record_or_refused_without_one",
         "wait until its runs have ended": "unit/operations/leases/test_export.py::"
         "test_a_stream_that_is_not_paused_is_refused",
     },
-    "operations/leases/take_over.py": {
+    "operations/leases/import_leases.py": {
         "Import into a new table; or set": "unit/operations/leases/test_import.py::"
         "test_a_table_with_positions_is_refused_and_compared",
     },

@@ -16,7 +16,7 @@ from kinesis_assets.cli.command_line import commands
 from kinesis_assets.cli.options import FORMAT
 from kinesis_assets.dagster import stream_project
 from kinesis_assets.dagster.io_manager import ShardIOManager
-from kinesis_assets.dagster.resources import KinesisResource
+from kinesis_assets.dagster.kinesis_resource import KinesisResource
 from kinesis_assets.dagster.settings.stream_settings import StreamSettings
 from kinesis_assets.dagster.steps import bounded_step
 from kinesis_assets.dagster.stream import OpenStream

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kinesis_assets.ingest.executors import start_failure
+from kinesis_assets.ingest.executor_check import start_failure
 from support.mentions import assert_mentions
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations.leases.hand_over import hand_over
+from kinesis_assets.operations.leases.export_leases import hand_over
+from kinesis_assets.operations.leases.import_leases import take_over
 from kinesis_assets.operations.leases.lease import leases_of, signs_of_life
-from kinesis_assets.operations.leases.take_over import take_over
 from kinesis_assets.table.run_files.pause import pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.operations.leases.hand_over import ExportResult
-    from kinesis_assets.operations.leases.take_over import ImportResult
+    from kinesis_assets.operations.leases.export_leases import ExportResult
+    from kinesis_assets.operations.leases.import_leases import ImportResult
     from support.bench import Bench
     from support.lease_items import LeaseItems
 

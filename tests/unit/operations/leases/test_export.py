@@ -11,7 +11,7 @@ from kinesis_assets.errors import (
     ShardListStale,
     TableRewritten,
 )
-from kinesis_assets.operations.leases import hand_over
+from kinesis_assets.operations.leases import export_leases
 from kinesis_assets.operations.leases.lease import stream_name_of
 from kinesis_assets.operations.leases.lease_table import LeaseTable
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
@@ -298,7 +298,7 @@ def test_a_table_that_cannot_be_read_after_the_export_is_no_success(handed, monk
         def unreachable(_):
             raise OSError("no route")
 
-        monkeypatch.setattr(hand_over, "heartbeats", unreachable)
+        monkeypatch.setattr(export_leases, "heartbeats", unreachable)
         return put(*arguments)
 
     monkeypatch.setattr(LeaseTable, "put", late)

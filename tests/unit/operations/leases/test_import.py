@@ -12,9 +12,9 @@ from kinesis_assets.errors import (
     TableMissing,
 )
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.operations.leases.import_leases import take_over
 from kinesis_assets.operations.leases.lease import stream_name_of
 from kinesis_assets.operations.leases.starts import ConsumerShard
-from kinesis_assets.operations.leases.take_over import take_over
 from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.snapshot import TableSnapshot
 from kinesis_assets.testing import UserRecord, aggregate

@@ -11,6 +11,7 @@ import pytest
 from kinesis_assets.errors import InvalidInput, LeasesRefused
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.stream import StreamIdentity
+from kinesis_assets.operations.leases.import_leases import take_over
 from kinesis_assets.operations.leases.other_consumers import (
     REDPANDA_KEY,
     of_flink,
@@ -19,7 +20,6 @@ from kinesis_assets.operations.leases.other_consumers import (
     of_spark,
     signs_of_life,
 )
-from kinesis_assets.operations.leases.take_over import take_over
 from kinesis_assets.table.store.storage import TableFolder
 from support.lease_items import LeaseItems
 from support.shard_ids import A, B, C

@@ -81,7 +81,7 @@ class Consumption:
         Raises what `check_executors` and `derive` raise.
         """
         from kinesis_assets.derive.run import derive  # noqa: PLC0415  # definitions open no table
-        from kinesis_assets.ingest.executors import check_executors  # noqa: PLC0415  # as above
+        from kinesis_assets.ingest.executor_check import check_executors  # noqa: PLC0415  # as above
 
         check_executors(spark, f"table {self.table}", table.folder)
         derivation = self.owned(key, definition_of(context, self.upstream), opened)

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from kinesis_assets.errors import ExecutorUnsuitable
-from kinesis_assets.ingest import executors
-from kinesis_assets.ingest.executors import ExecutorCheck, ShardCheck, check_executors
+from kinesis_assets.ingest import executor_check
+from kinesis_assets.ingest.executor_check import ExecutorCheck, ShardCheck, check_executors
 from kinesis_assets.spark.local_settings import CHECKED
 from kinesis_assets.table.store.storage import TableFolder
 from support.token_service import ROLE
@@ -33,7 +33,7 @@ class Session:
         self.settings = {CHECKED: ""}
         self.probes = 0
         self._probe = probe
-        monkeypatch.setattr(executors, "_examined", self._examined)
+        monkeypatch.setattr(executor_check, "_examined", self._examined)
 
     def get(self, name, default):
         return self.settings.get(name, default)
