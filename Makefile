@@ -133,12 +133,12 @@ standalone connect: $(READY)
 # To start Spark in a process that is killed takes longer than most tests. The crash matrix kills others at each point.
 ONE_KILL := (not after_a_killed_run or appended-before)
 
-IN_BUCKET := $(ONE_KILL) and not table_on_s3 and not rolled-up and not time_zone and not equal_rows and not failed_run \
+IN_BUCKET := $(ONE_KILL) and not each_row and not table_on_s3 and not rolled-up and not time_zone and not equal_rows and not failed_run \
 	and not repeated_run and not two_runs and not region
 
 # The lines of the contract that depend on the store, in a bucket on an S3 server that honors conditional puts, with clocks
 # ten minutes apart. A test that has a bucket of its own anyway runs with the others, and what Spark computes does not
-# depend on the store. A run and a derivation are killed once each: where, does not either.
+# depend on the store. A run is killed once: where, does not either.
 bucket: $(READY)
 	@echo "Contract tests on an S3 server"
 	@$(MEMORY) STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile \

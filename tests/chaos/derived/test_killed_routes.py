@@ -15,6 +15,7 @@ from support.derived import DerivedBench, identified
 from support.routed import ORDER, Routed, event
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -31,14 +32,19 @@ def routed(spark: SparkSession, bench: Bench, tmp_path: Path) -> Routed:
     return Routed(bench, derived, tmp_path, {})
 
 
-def test_killed_runs_of_a_router_and_of_its_tables_are_repeated_exactly_once(routed: Routed) -> None:
+@pytest.mark.parametrize(
+    "steps", [["write entry"], pytest.param(WRITES, marks=pytest.mark.thorough)], ids=["entry", "each write"]
+)
+def test_killed_runs_of_a_router_and_of_its_tables_are_repeated_exactly_once(
+    routed: Routed, steps: Sequence[str]
+) -> None:
     router, orders, users = routed.router(), routed.of_route(0), routed.of_route(1)
     errors = routed.table(
         str(routed.path / "errors"),
         RoutedRows(routed.routes.tables[0], ORDER).of_errors,
         source=f"{orders.table.uri}/{ERRORS_FOLDER}",
     )
-    for number, step in enumerate(WRITES):
+    for number, step in enumerate(steps):
         routed.ingest(
             event("placed", 1, at=number, v=number),
             event("paid", 10 + number),
@@ -50,8 +56,10 @@ def test_killed_runs_of_a_router_and_of_its_tables_are_repeated_exactly_once(rou
             with killed("after", step):
                 table.run()
             table.run()
-    assert router.values("route") == ["7"] * 3 + ["paid"] * 6 + ["placed"] * 3 + [None] * 3
-    assert orders.values("id", "v") == [(1, 2), (10, 0), (11, 0), (12, 0)]
-    assert errors.values("data") == [event("paid", "bad")] * 3
-    assert users.values("id") == ["user 0", "user 1", "user 2"]
+    times, numbers = len(steps), range(len(steps))
+    routes = ["7"] * times + ["paid"] * 2 * times + ["placed"] * times + [None] * times
+    assert router.values("route") == routes
+    assert orders.values("id", "v") == [(1, times - 1), *((10 + number, 0) for number in numbers)]
+    assert errors.values("data") == [event("paid", "bad")] * times
+    assert users.values("id") == [f"user {number}" for number in numbers]
     assert [table.run() for table in (router, orders, errors, users)] == [[], [], [], []]

@@ -166,14 +166,8 @@ def procedures(derived, sqlite_catalog, iceberg_spark):
     return SparkMaintenance(iceberg_spark, sqlite_catalog, iceberg_of(derived.table))
 
 
-@pytest.mark.parametrize(
-    "procedure",
-    [
-        "rewrite_data_files",
-        pytest.param("rewrite_manifests", marks=pytest.mark.thorough),
-        pytest.param("expire_all_but_current", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("procedure", ["rewrite_data_files", "rewrite_manifests", "expire_all_but_current"])
 def test_a_procedure_of_spark_between_the_preparation_and_the_commit_of_an_upsert_harms_nothing(
     derived, procedures, before_commit, procedure
 ):
