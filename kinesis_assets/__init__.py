@@ -201,7 +201,7 @@ _HOMES = {
     "KinesisAccountComponent": "dagster.components.account_component",
     "KinesisAssetProps": "dagster.components.yaml_component",
     "KinesisDataSource": "spark.data_source",
-    "KinesisResource": "dagster.resources",
+    "KinesisResource": "dagster.kinesis_resource",
     "KinesisRoutesComponent": "dagster.components.table_component",
     "KinesisStreamComponent": "dagster.components.stream_component",
     "KinesisTableComponent": "dagster.components.table_component",

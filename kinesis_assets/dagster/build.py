@@ -12,7 +12,7 @@ import dagster as dg
 from kinesis_assets.dagster.checks.definitions import build_checks
 from kinesis_assets.dagster.code_location import CheckedSelection, set_catalog
 from kinesis_assets.dagster.derived.derived_asset import moves_after_landing
-from kinesis_assets.dagster.derived.derived_tables import checked_tables, derived_tables
+from kinesis_assets.dagster.derived_tables import checked_tables, derived_tables
 from kinesis_assets.dagster.events.table_metadata import definition_metadata, kinds_of, raw_columns
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.io_manager import ShardIOManager

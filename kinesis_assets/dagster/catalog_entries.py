@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from kinesis_assets.dagster.checks.results import CheckResult
-from kinesis_assets.dagster.derived.derived_tables import derived_tables
+from kinesis_assets.dagster.derived_tables import derived_tables
 from kinesis_assets.dagster.settings.catalog_settings import catalog_of
 from kinesis_assets.errors import CatalogFailed, InvalidInput, TableError, TableMissing
 from kinesis_assets.kinesis.settings import ReadTiming

@@ -12,7 +12,7 @@ from weakref import WeakSet
 import dagster as dg
 
 from kinesis_assets.dagster.dagster_internals import body_of
-from kinesis_assets.dagster.derived.derived_tables import consumption_of, derived_tables, has_uri, uri_of
+from kinesis_assets.dagster.derived_tables import consumption_of, derived_tables, has_uri, uri_of
 from kinesis_assets.dagster.events.table_metadata import ICEBERG, STORAGE_KIND
 from kinesis_assets.dagster.settings.catalog_settings import entry_id
 from kinesis_assets.dagster.stream_names import StreamNames
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
-    from kinesis_assets.dagster.derived.derived_tables import Consumption
+    from kinesis_assets.dagster.derived_tables import Consumption
     from kinesis_assets.dagster.settings.catalog_settings import Place
 
 _checked: WeakSet[Any] = WeakSet()

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from kinesis_assets import KinesisTableComponent
-from kinesis_assets.dagster.derived.derived_tables import consumption_of
+from kinesis_assets.dagster.derived_tables import consumption_of
 from kinesis_assets.operations.catalog import registration
 from kinesis_assets.operations.catalog.entry import MAX_NAME, MAX_TYPE
 from support.catalog_tables import entry_of

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kinesis_assets import KinesisTableComponent
-from kinesis_assets.dagster.derived.derived_tables import consumption_of
+from kinesis_assets.dagster.derived_tables import consumption_of
 from kinesis_assets.dagster.settings.check_settings import Checks, DerivedChecks
 from support.dagster_components import dagsters_own_warnings, loaded
 from support.stream_names import io_manager_key, raw_key

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from kinesis_assets.dagster.derived.derived_tables import CheckedTable, Consumption
+from kinesis_assets.dagster.derived_tables import CheckedTable, Consumption
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.derive.policy import OnDeleted

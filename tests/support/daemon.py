@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dagster._core.definitions.sensor_definition import SensorExecutionData
 
-    from kinesis_assets.dagster.derived.derived_tables import CheckedTable
+    from kinesis_assets.dagster.derived_tables import CheckedTable
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_project import StreamProject
     from kinesis_assets.ingest.outcome import RunResult

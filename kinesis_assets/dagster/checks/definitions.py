@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from kinesis_assets.dagster.dagster_internals import assets_of_job
-from kinesis_assets.dagster.derived.derived_tables import CheckedTable
+from kinesis_assets.dagster.derived_tables import CheckedTable
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.settings.check_settings import SCANNING, Checks, DerivedChecks
 from kinesis_assets.dagster.stream import OpenStream, open_stream

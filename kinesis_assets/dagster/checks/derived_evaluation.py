@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kinesis_assets.dagster.catalog_entries import CatalogEntries
-    from kinesis_assets.dagster.derived.derived_tables import CheckedTable
+    from kinesis_assets.dagster.derived_tables import CheckedTable
     from kinesis_assets.dagster.settings.check_settings import (
         DerivedContinuityCheck,
         DerivedDataLossCheck,

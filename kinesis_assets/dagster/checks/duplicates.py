@@ -14,7 +14,7 @@ from kinesis_assets.spark.session import wrap_spark_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.dagster.derived.derived_tables import CheckedTable
+    from kinesis_assets.dagster.derived_tables import CheckedTable
     from kinesis_assets.dagster.settings.check_settings import DerivedNoDuplicatesCheck, NoDuplicatesCheck
     from kinesis_assets.dagster.stream import OpenStream
 

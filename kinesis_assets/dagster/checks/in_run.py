@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.checks.results import CheckResult
-    from kinesis_assets.dagster.derived.derived_tables import CheckedTable
+    from kinesis_assets.dagster.derived_tables import CheckedTable
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.outcome import RunResult, ShardOutcome
     from kinesis_assets.kinesis.stream import StreamListing

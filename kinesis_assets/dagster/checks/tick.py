@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from kinesis_assets.dagster.catalog_entries import CatalogEntries
-    from kinesis_assets.dagster.derived.derived_tables import CheckedTable
+    from kinesis_assets.dagster.derived_tables import CheckedTable
     from kinesis_assets.dagster.settings.check_settings import Checks
     from kinesis_assets.dagster.stream import ListedShards, OpenStream
     from kinesis_assets.derive.source import Source

@@ -17,7 +17,7 @@ from kinesis_assets.dagster.derived.derived_events import (
     report_missing_events,
     totals_of_table,
 )
-from kinesis_assets.dagster.derived.derived_tables import CheckedTable, Consumption, attach
+from kinesis_assets.dagster.derived_tables import CheckedTable, Consumption, attach
 from kinesis_assets.dagster.events.table_metadata import (
     code_references,
     definition_metadata,

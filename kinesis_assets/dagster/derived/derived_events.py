@@ -20,7 +20,7 @@ import dagster as dg
 import msgspec
 
 from kinesis_assets.dagster.dagster_internals import report_event
-from kinesis_assets.dagster.derived.derived_tables import COMMIT_ID, derived_metadata
+from kinesis_assets.dagster.derived_tables import COMMIT_ID, derived_metadata
 from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import (
     ChainSegment,

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.dagster_internals import assets_of_location
-from kinesis_assets.dagster.derived.derived_tables import derived_metadata, derived_tables, table_of
+from kinesis_assets.dagster.derived_tables import derived_metadata, derived_tables, table_of
 from kinesis_assets.dagster.events.metadata import facts_metadata
 from kinesis_assets.dagster.jobs.single_op_job import single_op_job
 from kinesis_assets.dagster.stream import OpenStream, open_stream

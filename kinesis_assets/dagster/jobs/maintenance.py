@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.dagster_internals import assets_of_location
-from kinesis_assets.dagster.derived.derived_tables import Consumption, derived_tables
+from kinesis_assets.dagster.derived_tables import Consumption, derived_tables
 from kinesis_assets.dagster.events.metadata import table_metadata
 from kinesis_assets.dagster.events.run_events import QUIET, events_of, totals_of_raw
 from kinesis_assets.dagster.jobs.single_op_job import single_op_job

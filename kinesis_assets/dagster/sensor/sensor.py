@@ -46,7 +46,7 @@ from kinesis_assets.table.run_files.pause import read_pause
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from kinesis_assets.dagster.derived.derived_tables import CheckedTable
+    from kinesis_assets.dagster.derived_tables import CheckedTable
     from kinesis_assets.dagster.sensor.sensor_runs import Failing
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames

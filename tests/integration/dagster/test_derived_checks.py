@@ -190,7 +190,7 @@ def test_the_sensor_turns_the_lag_red_without_a_run_and_a_run_turns_it_green(con
 
 
 def checked_by(clicks: Clicks, opened: OpenStream):
-    from kinesis_assets.dagster.derived.derived_tables import checked_tables  # noqa: PLC0415
+    from kinesis_assets.dagster.derived_tables import checked_tables  # noqa: PLC0415
 
     assets = clicks.definitions.get_repository_def().assets_defs_by_key
     return checked_tables(assets, opened)

@@ -15,7 +15,7 @@ import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table
 from kinesis_assets.dagster.checks.derived_evaluation import DerivedState
-from kinesis_assets.dagster.derived.derived_tables import checked_tables, consumption_of
+from kinesis_assets.dagster.derived_tables import checked_tables, consumption_of
 from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.errors import TableUnreachable
 from support.iceberg.fault_proxy import FaultProxy

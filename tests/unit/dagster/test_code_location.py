@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
-from kinesis_assets.dagster.derived.derived_tables import checked_tables
+from kinesis_assets.dagster.derived_tables import checked_tables
 from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.errors import InvalidInput, TableMissing

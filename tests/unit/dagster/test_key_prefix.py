@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
-from kinesis_assets.dagster.derived.derived_tables import checked_tables, derived_tables
+from kinesis_assets.dagster.derived_tables import checked_tables, derived_tables
 from kinesis_assets.dagster.sensor.sensor import newest_partitions
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.dagster.stream_project import StreamProject

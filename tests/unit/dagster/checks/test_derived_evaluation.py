@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kinesis_assets.dagster.checks.results import CheckResult
-    from kinesis_assets.dagster.derived.derived_tables import CheckedTable
+    from kinesis_assets.dagster.derived_tables import CheckedTable
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
 from kinesis_assets.dagster.checks.tick import derived_check_events
-from kinesis_assets.dagster.derived.derived_tables import checked_tables
+from kinesis_assets.dagster.derived_tables import checked_tables
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.derive.derived_table import DeltaDerived
 from kinesis_assets.errors import CallFailed

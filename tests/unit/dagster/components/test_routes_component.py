@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import KinesisRoutesComponent
-from kinesis_assets.dagster.derived.derived_tables import consumption_of
+from kinesis_assets.dagster.derived_tables import consumption_of
 from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.kinesis.settings import ClientSettings

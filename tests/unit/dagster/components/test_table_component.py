@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import KinesisTableComponent
-from kinesis_assets.dagster.derived.derived_tables import consumption_of
+from kinesis_assets.dagster.derived_tables import consumption_of
 from kinesis_assets.dagster.settings.schema_maps import (
     ConfluentSettings,
     ProtobufSchema,

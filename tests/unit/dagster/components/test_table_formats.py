@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kinesis_assets import KinesisTableComponent
-from kinesis_assets.dagster.derived.derived_tables import consumption_of
+from kinesis_assets.dagster.derived_tables import consumption_of
 from support import dagster_components
 from support.dagster_components import dagsters_own_warnings
 from support.protobuf import descriptor_set

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kinesis_assets import KinesisRoutesComponent, KinesisTableComponent, build_kinesis_stream, derived_table
-from kinesis_assets.dagster.derived.derived_tables import consumption_of
+from kinesis_assets.dagster.derived_tables import consumption_of
 from kinesis_assets.dagster.settings.account_settings import AccountSettings
 from kinesis_assets.dagster.settings.catalog_settings import CatalogSettings
 from kinesis_assets.errors import InvalidInput

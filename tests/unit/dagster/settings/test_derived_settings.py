@@ -11,7 +11,7 @@ from dagster._utils.pydantic_yaml import parse_yaml_file_to_pydantic
 from pydantic import ValidationError
 
 from kinesis_assets import derived_table, rollup
-from kinesis_assets.dagster.derived.derived_tables import consumption_of
+from kinesis_assets.dagster.derived_tables import consumption_of
 from kinesis_assets.dagster.settings.settings_base import Texts  # noqa: TC001  # pydantic reads it
 from kinesis_assets.errors import InvalidInput
 

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import KinesisResource, build_kinesis_stream
-from kinesis_assets.dagster.derived.derived_tables import Consumption
+from kinesis_assets.dagster.derived_tables import Consumption
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.derive.policy import OnDeleted
 from support.stream_names import io_manager_key, raw_key
