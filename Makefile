@@ -62,7 +62,9 @@ integration: $(ARCHIVE)
 # Also integration tests, the documentation, deployments, clusters, a bucket, the wheel in an empty environment, Spark 3.5, and
 # what happens when processes are killed and responses are lost. The tests of four targets are run by the same three
 # processes: nothing waits for the last test of each, and Spark is started less often.
-test-all: unit $(ARCHIVE) # without the archive, the longest target would start last
+# Without the archive, the longest target would start last.
+test-all: $(READY)
+	@$(MAKE) --no-print-directory -j 2 unit $(ARCHIVE)
 	@$(MAKE) --no-print-directory -j 3 everything slow wheel spark35 bucket iceberg connect standalone
 
 everything: $(ARCHIVE)
