@@ -19,7 +19,7 @@ from kinesis_assets.errors import (
     reason_of,
 )
 from kinesis_assets.table.rewrites import refuse_rewritten
-from kinesis_assets.table.store.suitability import not_writable
+from kinesis_assets.table.store.storage import not_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

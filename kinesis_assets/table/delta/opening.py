@@ -16,13 +16,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kinesis_assets.errors import RoleNotAssumed, TableError, TableMissing, TableNotWritable, TableUnsuitable
 from kinesis_assets.table.creation import open_or_create
-from kinesis_assets.table.store.storage import has_metadata_of
-from kinesis_assets.table.store.suitability import (
-    check_conditional_puts,
-    not_writable,
-    table_errors,
-    unreachable,
-)
+from kinesis_assets.table.store.storage import has_metadata_of, not_writable, table_errors, unreachable
+from kinesis_assets.table.store.suitability import check_conditional_puts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

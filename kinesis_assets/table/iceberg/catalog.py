@@ -27,7 +27,7 @@ from pyiceberg.catalog import BOTOCORE_SESSION, load_catalog
 
 from kinesis_assets.errors import InvalidInput, RoleNotAssumed
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.store.suitability import table_errors
+from kinesis_assets.table.store.storage import table_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ from kinesis_assets.table.policy import (
     VACUUM_RETENTION,
     parse_interval,
 )
-from kinesis_assets.table.store.suitability import not_writable
+from kinesis_assets.table.store.storage import not_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

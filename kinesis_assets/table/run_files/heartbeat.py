@@ -12,8 +12,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from kinesis_assets.table.store.storage import files_in, write_new
-from kinesis_assets.table.store.suitability import not_writable
+from kinesis_assets.table.store.storage import files_in, not_writable, write_new
 
 if TYPE_CHECKING:
     from kinesis_assets.table.stored_table import StoredTable

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import InvalidInput, PauseUnreadable, StreamPaused
-from kinesis_assets.table.store.storage import replace_file
-from kinesis_assets.table.store.suitability import not_writable
+from kinesis_assets.table.store.storage import not_writable, replace_file
 
 if TYPE_CHECKING:
     from kinesis_assets.table.raw_table import PositionedTable

@@ -1,17 +1,32 @@
-"""Opens the folder of a table, on a local disk or S3, through Arrow's file systems."""
+"""Opens the folder of a table, on a local disk or S3, through Arrow's file systems, and reports its errors.
+
+Failed writes that no retry can mend, such as those for lack of permission, are told from others. Arrow raises
+them with an error number, or with the AWS SDK's name of S3's error code. delta-rs reports the same only in
+the text of its errors. A full disk is not among them, because space may become available.
+"""
 
 from __future__ import annotations
 
+import errno
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import uuid4
 
-from kinesis_assets.errors import InvalidInput, TableUnreachable
+from kinesis_assets.errors import (
+    InvalidInput,
+    RoleNotAssumed,
+    TableNotWritable,
+    TableUnreachable,
+    reason_of,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
     import pyarrow.fs
 
@@ -217,3 +232,72 @@ def is_missing(files: pyarrow.fs.FileSystem, path: str) -> bool:
     import pyarrow.fs  # noqa: PLC0415  # as above
 
     return bool(files.get_file_info(path).type is pyarrow.fs.FileType.NotFound)
+
+
+_NUMBERS = {
+    errno.EROFS: "read-only file system",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "operation not permitted",
+    errno.ENOTDIR: "a file exists where a folder is needed",
+}
+_CODES = {
+    "ACCESSDENIED": "S3 returned AccessDenied",
+    "ALLACCESSDISABLED": "S3 returned AllAccessDisabled",
+    "NOSUCHBUCKET": "there is no such bucket",
+}
+# Rust's texts for an error number: std::io::Error as Display and as Debug.
+_NUMBER = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+)")
+# S3's response as delta-rs repeats it, and the code as Arrow reports it.
+_CODE = re.compile(r"<Code>(\w+)</Code>|\bAWS Error (\w+)")
+
+
+def refusal(error: BaseException) -> str | None:
+    """Return why a write was refused, in a few words; None if a retry may succeed."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return _NUMBERS.get(error.errno)
+    text = str(error)
+    if found := _NUMBER.search(text):
+        return _NUMBERS.get(int(found[1] or found[2]))
+    if found := _CODE.search(text):
+        return _CODES.get((found[1] or found[2]).replace("_", "").upper())
+    return None
+
+
+def not_writable(table: str, error: BaseException, outcome: str = "") -> TableNotWritable | None:
+    """Return the error to raise for a write that was refused for good; None if a retry may succeed.
+
+    Args:
+        outcome: A sentence about the result for the user, such as "Nothing was committed."
+    """
+    reason = refusal(error)
+    if reason is None:
+        return None
+    failure = f"cannot be written to: {reason} ({error}). {outcome}".rstrip()
+    return TableNotWritable(table, f"{failure} Allow this process to write to it, or use another table")
+
+
+def unreachable(table: str, done: str, error: Exception) -> TableUnreachable:
+    """Return the error to raise if something cannot be done to a table, such as "opened"."""
+    advice = error.advice if isinstance(error, RoleNotAssumed) else ""
+    return TableUnreachable(table, f"cannot be {done}: {reason_of(error)}", advice=advice)
+
+
+@contextmanager
+def table_errors(
+    kinds: tuple[type[Exception], ...], table: str, done: str, *, writes: bool = False
+) -> Iterator[None]:
+    """Raise errors of a library as one of the package, without their cause, which may contain credentials.
+
+    Args:
+        kinds: The errors of the library, and of the credentials that it needs.
+        done: See `unreachable`.
+        writes: Whether that needs the permission to write.
+
+    Raises:
+        TableNotWritable: Writing is refused.
+        TableUnreachable: Another of these errors was raised.
+    """
+    try:
+        yield
+    except kinds as error:
+        raise (not_writable(table, error) if writes else None) or unreachable(table, done, error) from None

@@ -11,30 +11,19 @@ text of its errors. A full disk is not among them, because space may become avai
 
 from __future__ import annotations
 
-import errno
-import re
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from kinesis_assets.errors import (
-    RoleNotAssumed,
-    StoreUnsuitable,
-    TableNotWritable,
-    TableUnreachable,
-    reason_of,
-    without_secrets,
-)
+from kinesis_assets.errors import RoleNotAssumed, StoreUnsuitable, without_secrets
 from kinesis_assets.kinesis.sdk import sdk_session
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.table.store.storage import write_new
+from kinesis_assets.table.store.storage import not_writable, write_new
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow.fs
 
     from kinesis_assets.kinesis.role import AssumedRole
@@ -113,74 +102,6 @@ def _client(role: AssumedRole | None) -> Any:
 
 _PROBE = "_kinesis/writable"
 """Always the same name, so that no file has to be deleted."""
-
-_NUMBERS = {
-    errno.EROFS: "read-only file system",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "operation not permitted",
-    errno.ENOTDIR: "a file exists where a folder is needed",
-}
-_CODES = {
-    "ACCESSDENIED": "S3 returned AccessDenied",
-    "ALLACCESSDISABLED": "S3 returned AllAccessDisabled",
-    "NOSUCHBUCKET": "there is no such bucket",
-}
-# Rust's texts for an error number: std::io::Error as Display and as Debug.
-_NUMBER = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+)")
-# S3's response as delta-rs repeats it, and the code as Arrow reports it.
-_CODE = re.compile(r"<Code>(\w+)</Code>|\bAWS Error (\w+)")
-
-
-def refusal(error: BaseException) -> str | None:
-    """Return why a write was refused, in a few words; None if a retry may succeed."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return _NUMBERS.get(error.errno)
-    text = str(error)
-    if found := _NUMBER.search(text):
-        return _NUMBERS.get(int(found[1] or found[2]))
-    if found := _CODE.search(text):
-        return _CODES.get((found[1] or found[2]).replace("_", "").upper())
-    return None
-
-
-def not_writable(table: str, error: BaseException, outcome: str = "") -> TableNotWritable | None:
-    """Return the error to raise for a write that was refused for good; None if a retry may succeed.
-
-    Args:
-        outcome: A sentence about the result for the user, such as "Nothing was committed."
-    """
-    reason = refusal(error)
-    if reason is None:
-        return None
-    failure = f"cannot be written to: {reason} ({error}). {outcome}".rstrip()
-    return TableNotWritable(table, f"{failure} Allow this process to write to it, or use another table")
-
-
-def unreachable(table: str, done: str, error: Exception) -> TableUnreachable:
-    """Return the error to raise if something cannot be done to a table, such as "opened"."""
-    advice = error.advice if isinstance(error, RoleNotAssumed) else ""
-    return TableUnreachable(table, f"cannot be {done}: {reason_of(error)}", advice=advice)
-
-
-@contextmanager
-def table_errors(
-    kinds: tuple[type[Exception], ...], table: str, done: str, *, writes: bool = False
-) -> Iterator[None]:
-    """Raise errors of a library as one of the package, without their cause, which may contain credentials.
-
-    Args:
-        kinds: The errors of the library, and of the credentials that it needs.
-        done: See `unreachable`.
-        writes: Whether that needs the permission to write.
-
-    Raises:
-        TableNotWritable: Writing is refused.
-        TableUnreachable: Another of these errors was raised.
-    """
-    try:
-        yield
-    except kinds as error:
-        raise (not_writable(table, error) if writes else None) or unreachable(table, done, error) from None
 
 
 def require_writable(table: str, filesystem: pyarrow.fs.FileSystem) -> None:

@@ -14,7 +14,7 @@ from kinesis_assets.errors import CommitFailed, TableNotWritable, TableUnsuitabl
 from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.maintenance.run import maintain
 from kinesis_assets.table.raw_table import PositionedTable
-from kinesis_assets.table.store.suitability import refusal
+from kinesis_assets.table.store.storage import refusal
 from support.attempts import Attempt, current_summary, freeze_all, rows_by_shard, shards
 
 if TYPE_CHECKING:
