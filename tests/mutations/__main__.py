@@ -43,7 +43,6 @@ TESTS = {
     "table/commits/commit.py": [*TABLES, "ingest/test_allowance.py", "operations/adopt"],
     "table/commits/commit_loop.py": TABLES,
     "table/positions/merge.py": COMMITS,
-    "table/positions/position_changes.py": COMMITS,
     "table/positions/positions.py": COMMITS,
     "table/positions/positions_chain.py": COMMITS,
     "table/positions/positions_file.py": COMMITS,

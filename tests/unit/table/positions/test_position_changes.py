@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.positions.position_changes import apply, changes, pack, unpack
+from kinesis_assets.table.positions.positions_file import apply, changes, pack, unpack
 from kinesis_assets.table.positions.range_stats import RangeStats
 from support.attempts import BEGINNING, LISTED_AT
 from support.stored_positions import shard_after, shard_at
