@@ -143,7 +143,7 @@ IN_BUCKET := $(ONE_KILL) and not each_row and not table_on_s3 and not rolled-up 
 # depend on the store. A run is killed once: where, does not either.
 bucket: $(READY)
 	@echo "Contract tests on an S3 server"
-	@$(MEMORY) STORE=bucket $(BIN)/pytest -q -n 2 --dist loadfile \
+	@$(MEMORY) STORE=bucket $(BIN)/pytest -q \
 		-k '$(IN_BUCKET)' \
 		$(patsubst %,tests/contract/test_%.py,atomic exactly_once exactly_once_downstream \
 		exactly_once_in_continuous_runs graceful_stop identity one_winner replay) \
@@ -178,7 +178,7 @@ iceberg: $(READY)
 		$(patsubst %,tests/chaos/faults/test_%.py,crash_matrix crash_matrix_of_continuous_runs fencing \
 		killed_operations paused_runs) tests/chaos/property/test_histories.py tests/chaos/test_races.py \
 		$(addprefix tests/chaos/derived/,$(OF_DERIVED)) $(STORED) tests/unit/derive
-	@$(MEMORY) FORMAT=s3tables $(BIN)/pytest -q -n 2 -k 'create or request or passes' tests/chaos/faults/test_crash_matrix.py
+	@$(MEMORY) FORMAT=s3tables $(BIN)/pytest -q -k 'create or request or passes' tests/chaos/faults/test_crash_matrix.py
 
 MINUTES ?= 1
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from support.daemon import Status
     from support.fixtures.stream import Clocked
 
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("spark")]
+
 DAY = 24 * 3600
 MAX_BYTES = 1_000_000
 
@@ -100,11 +102,10 @@ def split_shards(source: Source, deployment: Deployment) -> None:
     assert {shard_id for shard_id, shard in positions.items() if shard.finished} == {B, D}
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("prepare", "shard_ids"),
     [
-        pytest.param(two_shards, (A, B), id="two open shards", marks=pytest.mark.thorough),
+        pytest.param(two_shards, (A, B), id="two open shards"),
         pytest.param(split_shards, (A, B, C, D, E, F, G, H), id="finished parents between open shards"),
     ],
 )

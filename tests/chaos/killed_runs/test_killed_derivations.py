@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.usefixtures("spark"),
     pytest.mark.filterwarnings("ignore:Parameter `include_sources`"),
 ]
@@ -155,7 +156,6 @@ def test_a_killed_run_over_a_derived_table_is_ended_and_the_table_is_requested_a
     assert deployment.numbers == [0, 0, 1, 1, 2]
 
 
-@pytest.mark.thorough
 def test_a_slow_run_over_a_derived_table_is_not_ended(source, deployment):
     source.create(1)
     source.put(A, 3)

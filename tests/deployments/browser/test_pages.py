@@ -148,6 +148,7 @@ def test_a_failing_shard_is_shown_beside_the_good_ones(pages, shop):
     expect(card).to_have_text(re.compile(rf"^[\w.]+ShardsNotCommitted: stream {STREAM}: {reason}"))
 
 
+@pytest.mark.thorough
 def test_a_replay_is_launched_with_a_config_from_the_launchpad(pages, shop):
     missing = shop.landed()[SHARD][5]
     deleted = DeltaTable(shop.table).delete(f"sequence_number = '{missing}'")

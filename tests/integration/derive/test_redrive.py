@@ -169,6 +169,7 @@ def test_a_record_that_was_taken_over_late_and_stays_bad_keeps_its_place(typed: 
     assert table.bad == []
 
 
+@pytest.mark.thorough
 def test_a_record_without_a_row_is_no_longer_bad(typed: TypedBench) -> None:
     table = Redriven(
         typed, apart=False, where="id <> 'out'", key=("id",), order_by=("at",), delete_where="v = 'gone'"

@@ -72,6 +72,7 @@ def deletions(table: DerivedBench) -> list[tuple[int, ...]]:
     return [(file.rows, file.smallest["id"], file.greatest["id"]) for file in files]
 
 
+@pytest.mark.thorough
 def test_a_row_that_is_older_than_a_deletion_does_not_insert_its_key_again(consume):
     consume(event(1, 1, 10), event(2, 1, 20))
     assert consume(gone(1, 5)) == [(2, 20)]
@@ -103,6 +104,7 @@ def test_a_row_stays_that_is_equal_to_the_deletion_after_which_it_was_inserted(c
     assert remembering.values("v", "m") == [(12, [("a", 1)])]
 
 
+@pytest.mark.thorough
 def test_a_deletion_of_a_key_that_the_table_never_had_is_remembered(consume, remembering):
     assert consume(gone(1, 5), gone(7, 5)) == []
     assert deletions(remembering) == [(2, 1, 7)]
@@ -119,6 +121,7 @@ def test_the_newest_of_several_deletions_decides(consume, remembering):
     assert consume(event(1, 7, 11)) == [(2, 20)]
 
 
+@pytest.mark.thorough
 def test_a_deletion_that_is_older_than_the_row_of_the_table_changes_nothing(consume, remembering):
     consume(event(1, 5, 10))
     assert consume(gone(1, 4)) == [(1, 10)]

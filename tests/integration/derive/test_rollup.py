@@ -228,6 +228,7 @@ def test_a_group_whose_rows_expired_does_not_start_the_table_again(bench, per_pa
     assert per_part.values("partition_key", "count") == [("a", 2), ("b", 2)]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("expired")
 def test_groups_of_which_no_row_expired_are_computed_again(bench, per_part):
     for number in (1, 2):
