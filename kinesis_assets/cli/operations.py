@@ -152,7 +152,7 @@ def replay(start: str, end: str | None, shard_ids: tuple[str, ...], *, as_json: 
     No position is moved, and no row is added twice. The exit code is 0 only if the whole range could be read.
     """
     from kinesis_assets.dagster.stream_project import run_replay
-    from kinesis_assets.operations.replay.outcome import ReplayWindow
+    from kinesis_assets.operations.replay.plan import ReplayWindow
 
     ReplayWindow.of(start, end)  # raises before Spark is started
     project = project_of(**stream)

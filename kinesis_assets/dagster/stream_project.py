@@ -176,8 +176,7 @@ def run_replay(
         RunCanceled: The run was interrupted.
         KinesisAssetsError: The run failed as a whole, and no rows are known to be added.
     """
-    from kinesis_assets.operations.replay.outcome import ReplayWindow  # noqa: PLC0415  # only replays need it
-    from kinesis_assets.operations.replay.plan import plan_replay  # noqa: PLC0415  # as above
+    from kinesis_assets.operations.replay.plan import ReplayWindow, plan_replay  # noqa: PLC0415  # only replays need it
 
     window = ReplayWindow.of(start, end)  # raises if the range is invalid
 

@@ -28,7 +28,7 @@ from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import list_shards, retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import ALL_HASH_KEYS
-from kinesis_assets.operations.seek.target import read_target
+from kinesis_assets.operations.seek.first_records import read_target
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit_first
 from kinesis_assets.table.commits.commit_loop import Try, commit_amendment

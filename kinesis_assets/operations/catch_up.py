@@ -23,11 +23,11 @@ from kinesis_assets.errors import DataLost, ReplayUnfinished, ShardVanished
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.listing_retries import list_shards
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult, ReplayState, ReplayWindow
-from kinesis_assets.operations.replay.plan import is_left_out
+from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult, ReplayState
+from kinesis_assets.operations.replay.plan import ReplayWindow, is_left_out
 from kinesis_assets.operations.replay.run import RETRIES, replay
+from kinesis_assets.operations.seek.first_records import first_record
 from kinesis_assets.operations.seek.run import SeekResult, seek
-from kinesis_assets.operations.seek.target import first_record
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions, require_positions
 from kinesis_assets.table.positions.amendments import ranges_to_fill
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.operations.replay.run import Fill
-    from kinesis_assets.operations.seek.target import FirstRecord
+    from kinesis_assets.operations.seek.first_records import FirstRecord
     from kinesis_assets.retry import RetryPolicy
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable

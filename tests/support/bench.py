@@ -14,7 +14,7 @@ from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.operations.adopt import AdoptResult, adopt
-from kinesis_assets.operations.replay.outcome import ReplayWindow
+from kinesis_assets.operations.replay.plan import ReplayWindow
 from kinesis_assets.operations.replay.run import Fill, replay
 from kinesis_assets.operations.seek.run import SeekResult, seek
 from support.amendments import commit_amendment

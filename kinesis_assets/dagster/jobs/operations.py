@@ -122,7 +122,7 @@ def build_replay_job(names: StreamNames) -> dg.JobDefinition:
         tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
     )
     def job(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
-        from kinesis_assets.operations.replay.outcome import ReplayWindow  # noqa: PLC0415
+        from kinesis_assets.operations.replay.plan import ReplayWindow  # noqa: PLC0415
         from kinesis_assets.operations.replay.run import replay  # noqa: PLC0415  # only its runs need it
 
         window = ReplayWindow.of(config.start, config.end)

@@ -33,7 +33,7 @@ from kinesis_assets.operations.leases.lease import (
     write_lease,
 )
 from kinesis_assets.operations.leases.starts import RecordReader, mismatch
-from kinesis_assets.operations.seek.target import read_target
+from kinesis_assets.operations.seek.first_records import read_target
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.run_files.heartbeat import ENDED, INTERVAL, heartbeats
 from kinesis_assets.table.run_files.pause import read_pause
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.leases.lease import Lease, Leases
     from kinesis_assets.operations.leases.lease_table import LeaseTable
-    from kinesis_assets.operations.seek.target import Target
+    from kinesis_assets.operations.seek.first_records import Target
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
 

@@ -1,7 +1,8 @@
-"""Plan a replay: the ranges to read again, and the version of the table to compare them with."""
+"""Plan a replay: what part of a stream it reads again, and the version of the table to compare it with."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -15,28 +16,106 @@ from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.shards import covers_all_hash_keys
 from kinesis_assets.kinesis.start_positions import try_sequence_numbers
-from kinesis_assets.operations.replay.outcome import OLDEST, ReplayOutcome, ReplayState
+from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayState
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.amendments import unfilled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamListing, StreamSummary
-    from kinesis_assets.operations.replay.outcome import ReplayWindow
     from kinesis_assets.table.data_file import FileStats
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition
     from kinesis_assets.table.raw_table import PositionedTable
 
 
+OLDEST = "TRIM_HORIZON"
+"""The start that means the oldest record that the stream has."""
+
 _RETENTION_MARGIN = timedelta(days=1)
 """The service may return records slightly older than the retention. Records older than the retention plus
 this margin are skipped."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class ReplayWindow(msgspec.Struct, frozen=True):
+    """The window of a replay. It always ends at the committed position at the latest.
+
+    Attributes:
+        start: AT_SEQUENCE_NUMBER or AT_TIMESTAMP, both inclusive, or TRIM_HORIZON, the oldest record.
+        last: Sequence number of the last record, inclusive; None for no such limit.
+        until: Arrival time, exclusive; None for no such limit.
+        starts: By shard id, the starts of shards that start elsewhere.
+        max_seconds: How long each shard is read after its first record, see `Bounds`; None for no such limit.
+
+    Raises:
+        InvalidInput: The window is empty.
+    """
+
+    start: Position
+    last: str | None = None
+    until: datetime | None = None
+    starts: Mapping[str, Position] = {}
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        number, time = self.start.sequence_number, self.start.timestamp
+        backward = number is not None and self.last is not None and int(self.last) < int(number)
+        if backward or (time is not None and self.until is not None and self.until <= time):
+            end = self.last if self.until is None else Position.at_timestamp(self.until)
+            raise InvalidInput(f"invalid replay: nothing is between {self.start} and {end}; use a later end")
+
+    @classmethod
+    def of(cls, start: str, end: str | None = None) -> ReplayWindow:
+        """Parse a window.
+
+        Args:
+            start: A time with a UTC offset, a sequence number (both inclusive), or TRIM_HORIZON.
+            end: A time with a UTC offset (exclusive) or a sequence number (inclusive); nothing for the
+                committed position.
+
+        Raises:
+            InvalidInput: The start or the end is invalid.
+        """
+        return cls(_start(start.strip()), *_end((end or "").strip()))
+
+    @property
+    def has_sequence_number(self) -> bool:
+        """Whether it starts or ends at a sequence number, which belongs to one shard."""
+        return self.start.sequence_number is not None or self.last is not None
+
+
+def _start(text: str) -> Position:
+    if text.upper() == OLDEST:
+        return Position(PositionKind.TRIM_HORIZON)
+    if text.isascii() and text.isdigit():
+        return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=text)
+    return Position.at_timestamp(_time("start", text))
+
+
+def _end(text: str) -> tuple[str | None, datetime | None]:
+    if not text:
+        return None, None
+    if text.isascii() and text.isdigit():
+        return Position.after(text).sequence_number, None
+    return None, _time("end", text)
+
+
+def _time(name: str, text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise InvalidInput(
+            f"invalid {name} of a replay {text[:200]!r}: use a sequence number; a time with a UTC offset, "
+            f"such as 2026-01-31T12:00:00Z; or, as its start, {OLDEST}"
+        )
+    return time.astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.stream import StreamSummary
-    from kinesis_assets.operations.replay.outcome import ReplayWindow
-    from kinesis_assets.operations.replay.plan import ReplayPlan
+    from kinesis_assets.operations.replay.plan import ReplayPlan, ReplayWindow
     from kinesis_assets.operations.replay.task import ShardFillResult
     from kinesis_assets.table.raw_table import PositionedTable
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from kinesis_assets.operations.seek.target import FirstRecord, Target
+    from kinesis_assets.operations.seek.first_records import FirstRecord, Target
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
 
 

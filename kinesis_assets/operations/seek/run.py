@@ -19,8 +19,13 @@ from kinesis_assets.ingest.shard_lists import check_for_seek
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import confirm_summary, list_shards
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
+from kinesis_assets.operations.seek.first_records import (
+    TIME_TO_READ,
+    first_unread,
+    newest_target,
+    read_target,
+)
 from kinesis_assets.operations.seek.plan import Direction, going_back, moving, plan_moves
-from kinesis_assets.operations.seek.target import TIME_TO_READ, first_unread, newest_target, read_target
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
@@ -37,8 +42,8 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.operations.seek.first_records import FirstRecord, Target
     from kinesis_assets.operations.seek.plan import Move
-    from kinesis_assets.operations.seek.target import FirstRecord, Target
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable

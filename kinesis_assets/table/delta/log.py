@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _LOG = "_delta_log"
 
-_SEARCHED_ENTRIES = 100
-"""Maximum number of log entries that are searched for a commit."""
+_MOST_ENTRIES = 100
+"""Maximum number of log entries that are read to find the version of a commit."""
 
 
 def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
@@ -40,7 +40,7 @@ def later_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id:
 
     Commit ids are unique among positions and amendments.
     """
-    for later in range(version + 1, version + 1 + _SEARCHED_ENTRIES):
+    for later in range(version + 1, version + 1 + _MOST_ENTRIES):
         try:
             entry = read_entry(filesystem, later)
         except OSError:  # it cannot be read at the moment
@@ -63,7 +63,7 @@ def has_later_version(files: pyarrow.fs.FileSystem, version: int) -> bool:
 def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
     """Return the newest version up to another one whose log entry points at a commit id, if any."""
     with suppress(OSError, msgspec.MsgspecError):  # the version is only reported
-        for earlier in range(version, max(-1, version - _SEARCHED_ENTRIES), -1):
+        for earlier in range(version, max(-1, version - _MOST_ENTRIES), -1):
             entry = read_entry(filesystem, earlier)
             if entry is None:
                 return None

@@ -12,7 +12,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.operations.adopt import adopt
-from kinesis_assets.operations.replay.outcome import ReplayWindow
+from kinesis_assets.operations.replay.plan import ReplayWindow
 from kinesis_assets.operations.replay.run import replay
 from kinesis_assets.operations.replay.task import fill_group
 from kinesis_assets.operations.seek.run import seek

@@ -31,7 +31,7 @@ from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.operations.adopt import adopt
-from kinesis_assets.operations.replay.outcome import ReplayWindow
+from kinesis_assets.operations.replay.plan import ReplayWindow
 from kinesis_assets.operations.replay.run import replay
 from kinesis_assets.operations.replay.task import fill_group, fill_result_of
 from support.timing import REPLAYING

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from kinesis_assets.errors import PositionsMissing, TableOfAnotherStream, TableRewritten
 from kinesis_assets.ingest.plan import OnRecreated, current_shards
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations.replay.outcome import ReplayWindow
+from kinesis_assets.operations.replay.plan import ReplayWindow
 from kinesis_assets.operations.replay.run import replay
 from kinesis_assets.operations.replay.task import fill_group
 from kinesis_assets.table.commits.commit import freeze

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.operations.replay.outcome import ReplayState, ReplayWindow
+from kinesis_assets.operations.replay.outcome import ReplayState
+from kinesis_assets.operations.replay.plan import ReplayWindow
 from support.replays import A, B, ingest_and_lose, states
 
 # The range

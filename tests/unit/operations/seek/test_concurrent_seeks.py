@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from kinesis_assets.errors import AttemptExpired, PositionConflict
-from kinesis_assets.operations.seek.target import TIME_TO_READ
+from kinesis_assets.operations.seek.first_records import TIME_TO_READ
 from kinesis_assets.table.snapshot import TableSnapshot
 from support.prepared_streams import create_and_split
 from support.shifted_clock import ShiftedClock

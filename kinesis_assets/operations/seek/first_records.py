@@ -1,4 +1,4 @@
-"""The target of a seek in a shard: its first record from a position on, and its oldest readable one."""
+"""The first record of a shard from a position on, to which a seek moves it, and its oldest readable one."""
 
 from __future__ import annotations
 
