@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ from chaos.property.interceptor import Killed
 from kinesis_assets.derive.policy import MAX_BYTES, Deletion
 from kinesis_assets.errors import (
     CursorConflict,
+    DataFileInvalid,
     InvalidInput,
     PositionsMissing,
     PositionsUnreadable,
@@ -223,7 +224,9 @@ class History:
         """Maintain a table between two steps of a run on it, or on one that consumes it."""
         running, at = self._table(), self._chance.choice(list(STEPS))
         print(" ", running.table.uri, at)  # noqa: T201  # as above
-        with interrupted("before", at, self.maintain):
+        # After months, the files that the run has written are deleted, and it commits nothing.
+        in_months = suppress(DataFileInvalid) if self._days else nullcontext()
+        with interrupted("before", at, self.maintain), in_months:
             running.run(max_bytes=1)
 
     def die_in_maintenance(self) -> None:
@@ -296,6 +299,8 @@ class History:
         first = self._chance.choice(rows)["sequence_number"]
         delete(self._bench.table, f"sequence_number >= '{first}'")
         self.replay()
+        with suppress(InvalidInput):  # it is refused only if the log lacks entries, as a restore may have
+            self._bench.adopt()
 
     def lower_floor(self) -> None:
         """Add rows again that have expired."""

@@ -71,6 +71,8 @@ def compact(table: Table) -> None:
     """Write all rows to one new file for each partition with pyiceberg, as Spark's procedure does."""
     table = table.refresh()
     rows = table.scan().to_arrow()
+    if not rows.num_rows:  # for which pyiceberg fails
+        return
     with (
         table.transaction() as transaction,
         _Compaction(Operation.OVERWRITE, transaction, table.io) as compaction,

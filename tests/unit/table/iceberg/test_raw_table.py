@@ -257,6 +257,15 @@ def test_a_deletion_of_all_rows_by_another_program_is_no_rewrite(table):
     assert rows_by_shard(table) == {"a": [3]}
 
 
+def test_a_deletion_of_the_newest_rows_is_refused_if_snapshots_before_it_have_expired(table):
+    commit_more(table, a=2)
+    commit_more(table, b=1)
+    compact(table)
+    delete(table, "shard_id = 'b'")
+    with pytest.raises(TableRewritten, match="whose entry the log no longer has"):
+        commit_more(table, a=1)
+
+
 def test_an_append_after_an_amendment_has_deleted_all_rows_is_no_rewrite(table):
     commit_more(table, a=2)
     every = RowsAfter(STREAM.name, {"a": at("0")})
