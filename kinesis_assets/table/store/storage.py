@@ -1,8 +1,8 @@
 """Opens the folder of a table, on a local disk or S3, through Arrow's file systems, and reports its errors.
 
-Failed writes that no retry can mend, such as those for lack of permission, are told from others. Arrow raises
-them with an error number, or with the AWS SDK's name of S3's error code. delta-rs reports the same only in
-the text of its errors. A full disk is not among them, because space may become available.
+A write that is refused for good, such as for lack of permission, is distinguished from one that a retry may
+complete. Arrow raises an error number, or the AWS SDK's name of S3's error code. delta-rs reports the same
+only in the text of its errors. A full disk is no such refusal, because space may become available.
 """
 
 from __future__ import annotations

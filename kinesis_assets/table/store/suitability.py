@@ -3,10 +3,6 @@
 A commit creates the next entry of a table's log on the condition that there is none, and the store decides
 which of two commits is first. If a store ignores the condition, the second one overwrites the first without
 an error, and its rows are lost.
-
-Recognizes failed writes that no retry can mend, such as those for lack of permission. Arrow raises them
-with an error number, or with the AWS SDK's name of S3's error code. delta-rs reports the same only in the
-text of its errors. A full disk is not among them, because space may become available.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ class History:
         """Maintain a table between two steps of a run on it, or on one that consumes it."""
         running, at = self._table(), self._chance.choice(list(STEPS))
         print(" ", running.table.uri, at)  # noqa: T201  # as above
-        # After months, the files that the run has written are deleted, and it commits nothing.
+        # A maintenance months later deletes the files that the run has written, which then commits nothing.
         in_months = suppress(DataFileInvalid) if self._days else nullcontext()
         with interrupted("before", at, self.maintain), in_months:
             running.run(max_bytes=1)

@@ -1,4 +1,4 @@
-"""Changes of positions since a base."""
+"""The changes of a positions file since its base."""
 
 from __future__ import annotations
 
