@@ -55,7 +55,8 @@ class Chain(Generic[_Entry]):
         table: The table's URI, for errors.
         files: Returns the table's folder.
         path: Returns the path of a file in it by its commit id.
-        decode: Decodes the content of a file. It raises `msgspec.MsgspecError` if it is damaged or too new.
+        decode: Decodes the content of a file. It raises `msgspec.MsgspecError`, or
+            UnicodeDecodeError, if it is damaged or too new.
         way_out: What to do if a file is missing or damaged.
         memory: Returns the approximate memory in bytes of a decoded file, by its content and its entry.
 
@@ -181,7 +182,7 @@ class Chain(Generic[_Entry]):
         """
         try:
             return decode(content)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise PositionsUnreadable(
                 self._table,
                 f"{self._path(commit_id)} cannot be decoded: {error}. Upgrade if a newer release wrote it. "

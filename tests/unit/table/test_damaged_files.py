@@ -22,7 +22,7 @@ from support.stored_positions import decoded
 LATER_STREAM = msgspec.structs.replace(STREAM, created=datetime(2026, 6, 1, tzinfo=UTC))
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "newer", "not text"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "newer", "not text", "not UTF-8"])
 def test_damaged_positions_raise_positions_unreadable(table, frozen, damage):
     path = Path(table.uri, f"_kinesis/positions/{frozen.commit_id}.json")
     content = path.read_bytes()
@@ -35,6 +35,7 @@ def test_damaged_positions_raise_positions_unreadable(table, frozen, damage):
                 "cut": content[: len(content) // 2],
                 "newer": json.dumps(json.loads(content) | {"format": FORMAT + 1}).encode(),
                 "not text": b"\xff\xfe\x00",
+                "not UTF-8": content.replace(b"arn:", b"\xffrn:", 1),
             }[damage]
         )
     with pytest.raises(PositionsUnreadable, match=f"_kinesis/positions/{frozen.commit_id}.json"):
