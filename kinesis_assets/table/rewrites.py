@@ -96,19 +96,25 @@ def _newest_with_rows(table: PositionedTable, positions: StreamPositions) -> Str
 
 
 def _may_be_explained(table: PositionedTable, snapshot: TableSnapshot, newest: StreamPositions) -> bool:
-    """Return whether an operator accepted the loss, or a seek or the retention may have deleted the rows."""
+    """Return whether an operator accepted the loss, or a seek or the retention may have deleted the rows.
+
+    They may also have done so by an amendment that was pruned.
+    """
     amendment = snapshot.amendment(newest.identity)
     if amendment is None:
         return False
     if amendment.accepted is not None and amendment.accepted > (newest.examined or 0):
         return True
     floors = [amendment.floor]
-    for each in table.amendments.back_from(amendment):
-        if each.commit_id <= newest.commit_id:
-            break
-        if each.rewound:
-            return True
-        floors += [each.floor, each.lowered_from]
+    try:
+        for each in table.amendments.back_from(amendment):
+            if each.commit_id <= newest.commit_id:
+                break
+            if each.rewound:
+                return True
+            floors += [each.floor, each.lowered_from]
+    except PositionsUnreadable:  # an earlier one was pruned
+        return True
     return _may_have_expired(newest, max((floor for floor in floors if floor is not None), default=None))
 
 

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets.errors import TableRewritten
 from kinesis_assets.table.commit_ids import new_id
+from kinesis_assets.table.positions.amendments import amendment_path
 from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.snapshot import TableSnapshot
@@ -210,6 +211,16 @@ def test_runs_continue_after_such_a_restore_is_accepted(filled):
 def test_rows_deleted_by_a_seek_are_not_reported_as_missing(filled):
     delta(filled).delete("sequence_number >= '4'")
     commit_amendment(filled, rewound=("a",))
+    delete_entries(filled)
+    examine(filled)
+
+
+def test_rows_deleted_by_a_seek_whose_amendment_was_pruned_are_not_reported_as_missing(filled):
+    delta(filled).delete("sequence_number >= '4'")
+    seek = commit_amendment(filled, rewound=("a",))
+    for _ in range(2):
+        commit_amendment(filled)
+    Path(filled.uri, amendment_path(seek.commit_id)).unlink()
     delete_entries(filled)
     examine(filled)
 
