@@ -94,4 +94,7 @@ _INTERVAL = re.compile(
 def parse_interval(text: str) -> timedelta | None:
     """Parse the value of a property. Returns None if it is not an interval."""
     found = _INTERVAL.fullmatch(text)
-    return None if found is None else timedelta(**{f"{found[2].lower()}s": int(found[1])})
+    try:
+        return None if found is None else timedelta(**{f"{found[2].lower()}s": int(found[1])})
+    except OverflowError:  # more than 2.7 million years
+        return None

@@ -76,6 +76,7 @@ def test_retention_properties_of_less_than_a_day_are_refused(name):
         "delta.checkpointInterval=1_0",
         "delta.logRetentionDuration=a week",
         "delta.logRetentionDuration=interval 1 month",
+        "delta.logRetentionDuration=interval 999999999 weeks",
         "=1",
         "",
     ],
