@@ -135,7 +135,7 @@ def measure(
                     list(maintain(table, StreamSummary(STREAM, datetime.now(UTC), retention_hours=24)))
             if copies is not None:
                 shutil.copytree(folder, copies / str(count), ignore=shutil.ignore_patterns("arrival_date=*"))
-            files = len(table.snapshot().active_files())
+            files = len(table.snapshot().data_files())
             rows.append(_row(count, files, [_load_and_commit(table) for _ in range(rounds)]))
         return rows
 
@@ -166,7 +166,7 @@ def compare(copies: Path, few: int, many: int, *, rounds: int) -> list[Log]:
             if location == BUCKET:
                 upload(copy, copy.name)
             tables.append(PositionedTable(f"{uri}/{copy.name}" if location == BUCKET else str(copy)))
-        files = [len(table.snapshot().active_files()) for table in tables]
+        files = [len(table.snapshot().data_files()) for table in tables]
         turns = [[_load_and_commit(table) for table in tables] for _ in range(rounds)]
     return [
         Log(location, content, *size, _row(count, active, times))

@@ -71,7 +71,7 @@ DICTIONARIES = ["stream", "shard_id", "batch_id", "error"]
 
 
 class WrittenFile(Protocol):
-    """The part of a data file's description that is verified before a commit."""
+    """The part of a data file's description that is verified before a commit, and counted by maintenance."""
 
     @property
     def path(self) -> str:
@@ -82,8 +82,8 @@ class WrittenFile(Protocol):
         """Size in bytes."""
 
     @property
-    def rows(self) -> int:
-        """Number of rows."""
+    def rows(self) -> int | None:
+        """Number of rows; None if it is unknown."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -248,16 +248,6 @@ class TableFile:
     def is_in_folder(self) -> bool:
         """Whether the file is in the folder of its partition. Older versions of this package used none."""
         return "/" in self.path or not partition_folder(self.partition)
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveFile:
-    """A data file of one version of the raw table, as in `TableFile`. Its arrival date is an ISO date."""
-
-    path: str
-    size: int
-    rows: int
-    arrival_date: str
 
 
 class FileStats(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import StreamRecreated
-from kinesis_assets.table.data_file import ActiveFile, FileStats
+from kinesis_assets.table.data_file import FileStats
 from kinesis_assets.table.ownership import (
     OWNER,
     WAY_OUT_OF_RECREATION,
@@ -306,13 +306,6 @@ class TableSnapshot(ReadableVersion):
         """
         self._write_files(identity, positions, amendment)
         return self._delete(predicate, Pointers(identity, positions, amendment))
-
-    def active_files(self) -> list[ActiveFile]:
-        """Return the data files of this version, with their sizes."""
-        return [
-            ActiveFile(file.path, file.size, file.rows or 0, file.partition["arrival_date"].isoformat())
-            for file in self.data_files()
-        ]
 
 
 class ChainedTable(StoredTable):

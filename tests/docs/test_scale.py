@@ -153,7 +153,7 @@ def test_six_hours_with_a_run_every_five_minutes_are_a_quarter_of_the_day(
         calls += len(faults.calls)
     assert table.snapshot().version - version == runs
     page = values(len(IDS), tasks=1, day=RUNS)
-    found = {"runs": runs, "day_calls": calls, "day_tasks": len(table.snapshot().active_files())}
+    found = {"runs": runs, "day_calls": calls, "day_tasks": len(table.snapshot().data_files())}
     assert found == pytest.approx({name: page[name] / 4 for name in found}, rel=ABOUT)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def check_no_duplicates(check: NoDuplicatesCheck, opened: OpenStream) -> CheckResult:
     """Read the keys of all rows in a Spark job, and check that each is there once."""
     try:
-        files = [(file.path, file.size) for file in opened.table.snapshot().active_files()]
+        files = [(file.path, file.size) for file in opened.table.snapshot().data_files()]
     except TableMissing:
         files = []
     with wrap_spark_errors(f"stream {opened.name}"):

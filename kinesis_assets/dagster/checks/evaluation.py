@@ -217,8 +217,9 @@ class Evaluation:
         if checks.compaction_debt is not None:
             files, number = before.files, state.snapshot.version
             if files is None or files.may_be_outdated(number, self._now):
-                active = ((file.arrival_date, file.size) for file in state.snapshot.active_files())
-                files = file_facts(active, number, self._now)
+                present = state.snapshot.data_files()
+                sizes = ((str(file.partition["arrival_date"]), file.size) for file in present)
+                files = file_facts(sizes, number, self._now)
                 self.progress = msgspec.structs.replace(self.progress, files=files)
             yield check_compaction_debt(checks.compaction_debt, files, "day")
         if checks.lease_table is not None and (lease_table := self._opened.settings.lease_table) is not None:

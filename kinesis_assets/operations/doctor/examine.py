@@ -182,7 +182,7 @@ def row_findings(
     Args:
         read_rows: Scans data files, given as path and size in bytes.
     """
-    read = read_rows([(file.path, file.size) for file in snapshot.active_files()])
+    read = read_rows([(file.path, file.size) for file in snapshot.data_files()])
     for difference in differences(history.rows, read.counted):
         level = Level.PROBLEM if difference.certain else Level.INFO
         yield Finding("rows", level, difference.sentence, difference.shard_id)
@@ -241,7 +241,7 @@ def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[F
         sentence = "not checked: S3 Tables lists no files, and deletes those that belong to no version"
         yield Finding("files", Level.INFO, f"{sentence}; --rows reads those that do")
         return
-    in_snapshot = {file.path: file for file in snapshot.active_files()}
+    in_snapshot = {file.path: file for file in snapshot.data_files()}
     # The folder is listed before the log is read, so that a file committed in between is in the log.
     folder = data_files_in(table.files)
     named = snapshot.named_files()
@@ -257,7 +257,7 @@ def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[F
     sizes = {file.path: file.size for file in folder}
     for path, file in in_snapshot.items():
         if path not in sizes:
-            sentence = f"{path}: {file.rows} rows; the log names this file, but it does not exist"
+            sentence = f"{path}: {file.rows or 0} rows; the log names this file, but it does not exist"
             yield Finding(
                 "files", Level.PROBLEM, f"{sentence}; restore it, or find with --rows what to replay"
             )

@@ -190,7 +190,7 @@ def refuse_rows_without_positions(
     Raises:
         PositionsMissing: It has rows.
     """
-    if snapshot.active_files():
+    if snapshot.data_files():
         raise PositionsMissing(
             table.uri,
             f"it has rows, but no positions of {identity.arn}, so it is unknown how far each shard was read. "

@@ -179,8 +179,8 @@ class DeltaSnapshot(TableVersion, TableSnapshot):
         )
 
     def _delete(self, predicate: RowPredicate, pointers: Pointers) -> int:
-        files = self.active_files()
-        row_bytes = sum(file.size for file in files) // max(1, sum(file.rows for file in files))
+        files = self.data_files()
+        row_bytes = sum(file.size for file in files) // max(1, sum(file.rows or 0 for file in files))
         metrics = self.delta.delete(
             predicate.sql,
             writer_properties=writer_properties(row_bytes),

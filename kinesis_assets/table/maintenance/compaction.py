@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.data_file import ActiveFile
-    from kinesis_assets.table.maintenance.steps import MaintenanceLimits, SizedFile
+    from kinesis_assets.table.data_file import TableFile, WrittenFile
+    from kinesis_assets.table.maintenance.steps import MaintenanceLimits
     from kinesis_assets.table.raw_table import PositionedTable
 
 SMALL_BYTES = FILE_BYTES // 4
@@ -25,7 +25,7 @@ _COMPACTIONS = 3
 
 
 def compact_each(
-    due: Mapping[str, Sequence[SizedFile]],
+    due: Mapping[str, Sequence[WrittenFile]],
     compact_one: Callable[[str], object],
     clock: AgreedClock,
     *,
@@ -57,7 +57,7 @@ def compact_each(
 
 def due_days(
     table: PositionedTable, since: date | None, clock: AgreedClock, limits: MaintenanceLimits
-) -> Mapping[str, list[ActiveFile]]:
+) -> Mapping[str, list[TableFile]]:
     """Return the small files of each day of a raw table that has enough of them, oldest day first.
 
     Args:
@@ -67,12 +67,11 @@ def due_days(
         ClocksDisagree: The clocks differ.
     """
     today = clock.now().date().isoformat()
-    files = table.snapshot().active_files()
-    first = "" if since is None else since.isoformat()
-    small: defaultdict[str, list[ActiveFile]] = defaultdict(list)
-    for file in files:
-        if file.size < SMALL_BYTES and first <= file.arrival_date:
-            small[file.arrival_date].append(file)
+    small: defaultdict[str, list[TableFile]] = defaultdict(list)
+    for file in table.snapshot().data_files():
+        day = file.partition["arrival_date"]
+        if file.size < SMALL_BYTES and (since is None or since <= day):
+            small[day.isoformat()].append(file)
     return {
         day: files
         for day, files in sorted(small.items())

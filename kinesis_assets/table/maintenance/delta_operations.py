@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from kinesis_assets.table.clocks import AgreedClock
-    from kinesis_assets.table.data_file import ActiveFile
+    from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.stored_table import StoredTable
 
 
@@ -171,7 +171,7 @@ def _hours(table: str, interval: str | None) -> int:
 
 
 def compact(
-    due: Mapping[str, Sequence[ActiveFile]], operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
+    due: Mapping[str, Sequence[TableFile]], operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
     """Compact each day of a raw table that is due, see `due_days`. Raises as `compact_each`."""
 

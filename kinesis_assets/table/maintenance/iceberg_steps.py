@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitFailed, TableUnsuitable
 from kinesis_assets.table.commits.commit_loop import commit_until_known
-from kinesis_assets.table.data_file import FIELD_IDS, ActiveFile, verify
+from kinesis_assets.table.data_file import FIELD_IDS, verify
 from kinesis_assets.table.iceberg.lost_commits import unknown_commit
 from kinesis_assets.table.iceberg.manifests import table_file
 from kinesis_assets.table.iceberg.rows import merge
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from kinesis_assets.table.clocks import AgreedClock
+    from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.stored_table import StoredTable
 
 
 def compact(
-    table: PositionedTable, due: Mapping[str, Sequence[ActiveFile]], clock: AgreedClock, *, dry_run: bool
+    table: PositionedTable, due: Mapping[str, Sequence[TableFile]], clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
     """Merge the small files of each day that is due, in one commit for each day.
 
@@ -83,7 +84,7 @@ def _compact_day(table: PositionedTable, day: str, due: AbstractSet[str]) -> Non
             )
         if may_commit:
             for file in added:  # a vacuum has deleted them if the process was paused for days
-                verify(table.uri, table.files, ActiveFile(file.path, file.size, file.rows or 0, day))
+                verify(table.uri, table.files, file)
             snapshot.replace_files(small, written)
         return None
 

@@ -95,7 +95,7 @@ def expire(
         before = None if amendment is None else amendment.floor
         floor = wanted if before is None else max(wanted, before)
         # Whole days are deleted, so that files are removed and none is rewritten.
-        old = [file for file in snapshot.active_files() if file.arrival_date < wanted.isoformat()]
+        old = [file for file in snapshot.data_files() if file.partition["arrival_date"] < wanted]
         if not old and floor == before:
             return Try(None)
         step = Step("expire", f"before {wanted}", State.DONE, *totals(old))

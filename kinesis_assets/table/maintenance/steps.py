@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CommitFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from kinesis_assets.table.data_file import WrittenFile
 
 
 class State(StrEnum):
@@ -50,19 +52,7 @@ def done_or_left(step: Step, do: Callable[[], object]) -> Step:
     return replace(step, state=State.DONE)
 
 
-class SizedFile(Protocol):
-    """The part of a data file's description that a step counts."""
-
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-
-    @property
-    def rows(self) -> int | None:
-        """Number of rows; None if it is unknown."""
-
-
-def totals(files: Sequence[SizedFile]) -> tuple[int, int, int]:
+def totals(files: Sequence[WrittenFile]) -> tuple[int, int, int]:
     """Return the rows, the number and the bytes of files."""
     return sum(file.rows or 0 for file in files), len(files), sum(file.size for file in files)
 

@@ -184,7 +184,7 @@ def replay_in_spark(spark: SparkSession, bench: Bench) -> None:
 
 def scan_in_spark(spark: SparkSession, bench: Bench) -> None:
     """Read the rows as the doctor does."""
-    files = [(file.path, file.size) for file in bench.table.snapshot().active_files()]
+    files = [(file.path, file.size) for file in bench.table.snapshot().data_files()]
     counted = scan(spark, bench.table.folder, bench.stream, files).counted
     assert sum(each.rows for each in counted.values()) == 2
 

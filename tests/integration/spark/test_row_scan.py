@@ -30,7 +30,7 @@ def test_the_scan_counts_the_rows_that_each_commit_records(doctor_bench, read_ro
             for shard_id, stats in now.added.items()
         }
         now = doctor_bench.table.chain.positions_at(now.previous)
-    files = [(file.path, file.size) for file in doctor_bench.table.snapshot().active_files()]
+    files = [(file.path, file.size) for file in doctor_bench.table.snapshot().data_files()]
     found = read_rows(files)
     assert len(expected) == 6
     assert found.counted == expected

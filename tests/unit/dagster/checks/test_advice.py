@@ -111,8 +111,8 @@ def test_maintenance_merges_small_files(late):
 
     def compaction_debt():
         snapshot = late.table.snapshot()
-        active = ((file.arrival_date, file.size) for file in snapshot.active_files())
-        facts = file_facts(active, snapshot.version, late.now)
+        sizes = ((str(file.partition["arrival_date"]), file.size) for file in snapshot.data_files())
+        facts = file_facts(sizes, snapshot.version, late.now)
         return check_compaction_debt(CompactionDebtCheck(max_small_files=3), facts, "day")
 
     assert "maintenance job" in compaction_debt().description

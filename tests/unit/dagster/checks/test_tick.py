@@ -14,8 +14,8 @@ from kinesis_assets.dagster.checks.results import TIME_TO_REPORT, CheckResult, R
 from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.table.delta.version import TableVersion
 from kinesis_assets.table.positions.positions import Seek
-from kinesis_assets.table.snapshot import TableSnapshot
 from support.daemon import FIRST, LAST, Daemon
 from support.forged_positions import forge_shards
 from support.raw_checks import CHECKS
@@ -97,7 +97,7 @@ def test_a_tick_without_news_reports_nothing(checked):
 
 def test_a_tick_without_news_reads_no_positions_and_no_files_for_the_checks(checked, monkeypatch):
     checked.tick()
-    monkeypatch.delattr(TableSnapshot, "active_files")
+    monkeypatch.delattr(TableVersion, "data_files")
     assert evaluations(checked) == {}
 
 

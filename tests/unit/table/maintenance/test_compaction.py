@@ -62,7 +62,7 @@ def test_the_current_day_is_compacted_if_it_has_very_many_small_files(busy):
     small_files = 2 * DEFAULT_LIMITS.small_files
     steps = steps_of(busy, SAME_DAY, limits=MaintenanceLimits(small_files_today=small_files))
     assert steps["compact", SAME_DAY.date().isoformat()].files == small_files
-    assert len(busy.snapshot().active_files()) == 1
+    assert len(busy.snapshot().data_files()) == 1
     assert_rows_are_what_positions_say(busy)
 
 

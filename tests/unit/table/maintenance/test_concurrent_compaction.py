@@ -49,7 +49,7 @@ def test_only_one_of_two_concurrent_compactions_of_the_same_files_commits(busy, 
     when_compaction_starts(first, lambda: second.compact(DAY, 100))
     with pytest.raises(CommitFailed, match=str(DAY)):
         first.compact(DAY, 100)
-    assert len(busy.snapshot().active_files()) == 1
+    assert len(busy.snapshot().data_files()) == 1
     assert_rows_are_what_positions_say(busy)
 
 
@@ -64,7 +64,7 @@ def test_a_compaction_stops_if_another_maintenance_marked_the_table(busy, monkey
     monkeypatch.setattr(DeltaOperations, "set_properties", overtaken)
     with pytest.raises(CommitFailed, match="another maintenance"):
         operations.compact(DAY, 100)
-    assert len(busy.snapshot().active_files()) == 2 * DEFAULT_LIMITS.small_files
+    assert len(busy.snapshot().data_files()) == 2 * DEFAULT_LIMITS.small_files
 
 
 def test_compaction_does_not_restore_rows_deleted_concurrently(busy, when_compaction_starts):

@@ -50,7 +50,7 @@ def expire(table, days):
 
 
 def days_in(table):
-    return {file.arrival_date for file in table.snapshot().active_files()}
+    return {str(file.partition["arrival_date"]) for file in table.snapshot().data_files()}
 
 
 def day(days_ago):

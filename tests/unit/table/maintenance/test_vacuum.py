@@ -123,7 +123,7 @@ def without_remove_actions(busy):
 
 def test_vacuum_keeps_files_without_remove_actions_for_the_usual_retention(without_remove_actions):
     busy = without_remove_actions
-    before, active = files_of(busy, DATA_FILES), {file.path for file in busy.snapshot().active_files()}
+    before, active = files_of(busy, DATA_FILES), {file.path for file in busy.snapshot().data_files()}
     set_age(busy, VACUUM_RETENTION - HOUR, *before)
     DeltaOperations(busy).vacuum(dry_run=False)
     assert files_of(busy, DATA_FILES) == before > active
