@@ -32,23 +32,18 @@ WAY_OUT_OF_RECREATION = (
 _APPLICATION = re.compile(r"kinesis/([^/]+/[^/]+)(/past)?")
 
 
-def application(identity: StreamIdentity) -> str:
+def application(arn: str) -> str:
     """Return the application id of a stream's positions.
 
     It is the same for all streams with the ARN, so runs on a deleted stream conflict with those on its
     successor.
     """
-    return application_of_arn(identity.arn)
-
-
-def application_of_arn(arn: str) -> str:
-    """Return the application id of the positions of a stream by its ARN."""
     return f"kinesis/{arn}"
 
 
-def amendment_application(identity: StreamIdentity) -> str:
+def amendment_application(arn: str) -> str:
     """Return the application id of a stream's amendments."""
-    return f"{application(identity)}/past"
+    return f"{application(arn)}/past"
 
 
 def arns_of(applications: Iterable[str]) -> frozenset[str]:

@@ -20,7 +20,6 @@ from kinesis_assets.table.ownership import (
     WAY_OUT_OF_RECREATION,
     amendment_application,
     application,
-    application_of_arn,
     arns_of,
     refuse_other_stream,
 )
@@ -69,9 +68,9 @@ class Pointers:
         """The commit ids, which name the files, by application id."""
         found = {}
         if self.positions is not None:
-            found[application(self.identity)] = self.positions.commit_id
+            found[application(self.identity.arn)] = self.positions.commit_id
         if self.amendment is not None:
-            found[amendment_application(self.identity)] = self.amendment.commit_id
+            found[amendment_application(self.identity.arn)] = self.amendment.commit_id
         return found
 
 
@@ -226,7 +225,7 @@ class TableSnapshot(ReadableVersion):
 
     def positions_of(self, arn: str) -> StreamPositions | None:
         """Read the positions of the newest stream with an ARN. Raises as `Chain.at`."""
-        commit_id = self.commit_id_of(application_of_arn(arn))
+        commit_id = self.commit_id_of(application(arn))
         return None if commit_id is None else self.table.chain.positions_at(commit_id, arn)
 
     def with_all_archived(self, positions: StreamPositions) -> StreamPositions:
@@ -236,7 +235,7 @@ class TableSnapshot(ReadableVersion):
     def amendment(self, identity: StreamIdentity) -> Amendment | None:
         """Read the newest amendment of a stream; None if there is none. Raises as `positions`."""
         self.refuse_other_stream(identity)
-        commit_id = self.commit_id_of(amendment_application(identity))
+        commit_id = self.commit_id_of(amendment_application(identity.arn))
         return None if commit_id is None else self.table.amendments.at(commit_id, identity.arn)
 
     def file_stats(self) -> Iterator[FileStats]:

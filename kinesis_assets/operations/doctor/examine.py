@@ -202,10 +202,10 @@ def log_findings(history: History, entries: Sequence[LogEntry]) -> Iterator[Find
     Args:
         entries: The versions that the log still has, newest first.
     """
-    identity = history.positions.identity
+    arn = history.positions.arn
     for chain, name in (
-        (history.commits, application(identity)),
-        (history.amendments, amendment_application(identity)),
+        (history.commits, application(arn)),
+        (history.amendments, amendment_application(arn)),
     ):
         for sentence in log_mismatches([commit.commit_id for commit in chain], entries, name):
             yield Finding("log", Level.PROBLEM, sentence)

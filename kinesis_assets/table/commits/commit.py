@@ -28,7 +28,7 @@ from kinesis_assets.table.data_file import verify
 from kinesis_assets.table.data_file_writer import without_shards
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.policy import HISTORY_RETENTION
-from kinesis_assets.table.positions.merge import last_moved_by, merge, moved_by_others
+from kinesis_assets.table.positions.merge import merge
 from kinesis_assets.table.positions.positions import initial_positions, next_positions
 from kinesis_assets.table.rewrites import refuse_rewritten
 
@@ -234,10 +234,7 @@ def commit(
         nonlocal moved, files
         listed = {shard.shard_id for shard in listing.shards}
         current = table.chain.with_archived(current, {*listed, *moved}).with_listing(listing)
-        movers: dict[str, StreamPositions] = {}
-        if conflicting := moved_by_others(current, expected, moved):
-            movers = last_moved_by(table.chain.back_from(current), conflicting)
-        merged, refused = merge(current, expected, moved, movers)
+        merged, refused = merge(current, expected, moved, table.chain.back_from(current))
         # A refused shard stays refused, even if it returns to its old position: its rows are removed here.
         # `moved` changes after the files do, so that the next try repeats a removal that failed.
         layout = table.layout

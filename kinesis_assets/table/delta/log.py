@@ -236,7 +236,7 @@ class RewriteLog:
         name a version: for them the log is read back to the entry that points at them.
         """
         first = 0 if positions.examined is None else positions.examined + 1
-        name = application(positions.identity)
+        name = application(positions.arn)
         found: list[Rewrite] = []
         for entry in self.entries_back(first, through):
             if positions.examined is None and entry.transactions.get(name) == positions.commit_id:

@@ -21,7 +21,7 @@ def merge(
     current: StreamPositions,
     expected: StreamPositions,
     moved: Mapping[str, ShardPosition],
-    moved_by: Mapping[str, StreamPositions],
+    history: Iterable[StreamPositions],
 ) -> tuple[dict[str, ShardPosition], dict[str, PositionConflict]]:
     """Merge an attempt's shards into the current positions.
 
@@ -29,7 +29,8 @@ def merge(
         current: The positions in the table now, with every listed shard.
         expected: The positions that the attempt started from.
         moved: The new positions of the attempt's shards, by shard id.
-        moved_by: The commits that moved some of these shards since *expected*, see `last_moved_by`.
+        history: The current positions and those before them, see `last_moved_by`. A conflict names the run
+            that moved the shard.
 
     Returns:
         The positions of all shards: those of the attempt for its shards without a conflict, with what other
@@ -37,6 +38,10 @@ def merge(
         attempt's shards that another run has moved, and their children whose parents are for that reason not
         finished in the merged positions.
     """
+    moved_by_others = [
+        shard_id for shard_id in moved if not current.shards[shard_id].same_place(expected.shards[shard_id])
+    ]
+    moved_by = last_moved_by(history, moved_by_others)
     conflicts = {
         shard_id: PositionConflict(
             shard_id,
@@ -44,7 +49,7 @@ def merge(
             f"at {current.shards[shard_id].position}; this run added none of its rows. "
             "No action is needed: the next run continues from there",
         )
-        for shard_id in moved_by_others(current, expected, moved)
+        for shard_id in moved_by_others
     }
     merged = dict(current.shards)
     pending = {shard_id: position for shard_id, position in moved.items() if shard_id not in conflicts}
@@ -71,15 +76,6 @@ def merge(
     return merged, conflicts
 
 
-def moved_by_others(
-    current: StreamPositions, expected: StreamPositions, moved: Mapping[str, ShardPosition]
-) -> list[str]:
-    """Return the attempt's shards that are no longer at the position that it started from."""
-    return [
-        shard_id for shard_id in moved if not current.shards[shard_id].same_place(expected.shards[shard_id])
-    ]
-
-
 def last_moved_by(history: Iterable[StreamPositions], shard_ids: Iterable[str]) -> dict[str, StreamPositions]:
     """Return the commit that moved each shard to its current position, by shard id.
 
@@ -89,6 +85,8 @@ def last_moved_by(history: Iterable[StreamPositions], shard_ids: Iterable[str]) 
     """
     found: dict[str, StreamPositions] = {}
     pending = set(shard_ids)
+    if not pending:
+        return found
     with suppress(PositionsUnreadable):  # the commits only name the run that moved a shard
         for newer, older in pairwise(history):
             for shard_id in sorted(pending):

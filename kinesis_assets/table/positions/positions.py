@@ -245,7 +245,7 @@ class StreamPositions(
         return msgspec.structs.replace(
             self,
             shards=known | new,
-            listed_at=_later(self.listed_at, listing),
+            listed_at=max(self.listed_at or now, now),
             provisioned_since=self._provisioned_since(listing.summary),
         )
 
@@ -268,10 +268,6 @@ class StreamPositions(
         if since is None or listed_at is None or now - listed_at > _MODE_SEEN:
             return now + CLOCK_STEP
         return since
-
-
-def _later(listed_at: datetime | None, listing: StreamListing) -> datetime:
-    return max(listed_at or listing.summary.service_time, listing.summary.service_time)
 
 
 def next_positions(

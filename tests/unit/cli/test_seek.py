@@ -78,7 +78,7 @@ def test_positions_omit_a_gap_that_a_replay_has_filled(cli, stream_options, numb
     snapshot = table.snapshot()
     (owner,) = snapshot.owners
     identity = StreamIdentity(owner, datetime(2026, 1, 1, tzinfo=UTC))
-    commit_id = snapshot.delta.transaction_version(application(identity))
+    commit_id = snapshot.delta.transaction_version(application(identity.arn))
     positions = snapshot.table.chain.positions_at(commit_id)
     cleared = {A: tuple(ClearedGap.of(gap) for gap in positions.shards[A].gaps)}
     amendment = next_amendment(

@@ -15,7 +15,7 @@ from support.stored_positions import finished, moved_to, positions_of, shard_aft
 def test_moved_shards_are_merged_and_the_others_are_unchanged():
     expected = positions_of(a=shard_at(), b=shard_at())
     moved = {"a": moved_to(expected.shards["a"], "5")}
-    merged, conflicts = merge(expected, expected, moved, {})
+    merged, conflicts = merge(expected, expected, moved, ())
     assert merged == {"a": moved["a"], "b": expected.shards["b"]}
     assert conflicts == {}
 
@@ -24,29 +24,37 @@ def test_only_a_shard_that_another_run_moved_is_a_conflict():
     expected = positions_of(a=shard_at(), b=shard_at())
     current = positions_of(a=moved_to(expected.shards["a"], "4"), b=shard_at())
     moved = {name: moved_to(expected.shards[name], "5") for name in "ab"}
-    merged, conflicts = merge(current, expected, moved, {})
+    merged, conflicts = merge(current, expected, moved, ())
     assert conflicts.keys() == {"a"}
     assert merged == {"a": current.shards["a"], "b": moved["b"]}
 
 
-def test_a_conflict_names_the_shard_and_both_positions():
+def test_a_conflict_names_the_shard_both_positions_and_the_commit_that_moved_it():
     expected = positions_of(a=shard_after(3))
     current = positions_of(a=shard_after(4))
-    _, conflicts = merge(current, expected, {"a": shard_after(5)}, {})
-    assert_mentions(str(conflicts["a"]), "a: ", "AFTER_SEQUENCE_NUMBER:3", "AFTER_SEQUENCE_NUMBER:4")
+    _, conflicts = merge(current, expected, {"a": shard_after(5)}, [current, expected])
+    batch = f"batch {current.batch_id}"
+    assert_mentions(str(conflicts["a"]), "a: ", "AFTER_SEQUENCE_NUMBER:3", batch, "AFTER_SEQUENCE_NUMBER:4")
+
+
+def test_no_history_is_read_without_a_conflict():
+    expected = positions_of(a=shard_at())
+    history = iter([expected])
+    merge(expected, expected, {"a": moved_to(expected.shards["a"], "5")}, history)
+    assert list(history) == [expected]
 
 
 def test_a_shard_that_another_run_moved_to_the_same_position_is_a_conflict():
     expected = positions_of(a=shard_at())
     moved = {"a": moved_to(expected.shards["a"], "5")}
-    _, conflicts = merge(positions_of(**moved), expected, moved, {})
+    _, conflicts = merge(positions_of(**moved), expected, moved, ())
     assert conflicts.keys() == {"a"}
 
 
 def test_a_shard_that_another_run_finished_is_a_conflict():
     expected = positions_of(a=shard_at())
     current = positions_of(a=shard_at(finished=True))
-    _, conflicts = merge(current, expected, {"a": moved_to(expected.shards["a"], "5")}, {})
+    _, conflicts = merge(current, expected, {"a": moved_to(expected.shards["a"], "5")}, ())
     assert conflicts.keys() == {"a"}
 
 
@@ -54,7 +62,7 @@ def test_a_shard_that_another_run_only_read_at_its_tip_is_not_a_conflict():
     expected = positions_of(a=shard_at())
     current = positions_of(a=shard_at(tip_time=datetime(2026, 2, 1, tzinfo=UTC)))
     moved = {"a": moved_to(expected.shards["a"], "5")}
-    merged, conflicts = merge(current, expected, moved, {})
+    merged, conflicts = merge(current, expected, moved, ())
     assert conflicts == {}
     assert merged["a"].same_place(moved["a"])
 
@@ -63,7 +71,7 @@ def test_a_newer_tip_time_of_another_run_is_kept():
     expected = positions_of(a=shard_at())
     newer = datetime(2026, 2, 1, tzinfo=UTC)
     moved = {"a": moved_to(expected.shards["a"], "5")}
-    merged, _ = merge(positions_of(a=shard_at(tip_time=newer)), expected, moved, {})
+    merged, _ = merge(positions_of(a=shard_at(tip_time=newer)), expected, moved, ())
     assert merged["a"].tip_time == newer
 
 
@@ -71,7 +79,7 @@ def test_an_older_tip_time_of_another_run_is_not_kept():
     older, newer = (datetime(2026, 2, day, tzinfo=UTC) for day in (1, 2))
     expected = positions_of(a=shard_at())
     moved = {"a": moved_to(expected.shards["a"], "5", tip_time=newer)}
-    merged, _ = merge(positions_of(a=shard_at(tip_time=older)), expected, moved, {})
+    merged, _ = merge(positions_of(a=shard_at(tip_time=older)), expected, moved, ())
     assert merged["a"].tip_time == newer
 
 
@@ -83,7 +91,7 @@ def test_an_older_tip_time_of_another_run_is_not_kept():
 def test_a_retention_that_another_run_has_seen_shortens_the_time_to_loss(expected, current, moved, kept):
     before = positions_of(a=shard_at(retention_hours=expected))
     now = positions_of(a=shard_at(retention_hours=current))
-    merged, _ = merge(now, before, {"a": moved_to(shard_at(), "5", retention_hours=moved)}, {})
+    merged, _ = merge(now, before, {"a": moved_to(shard_at(), "5", retention_hours=moved)}, ())
     assert merged["a"].retention_hours == kept
 
 
@@ -104,14 +112,14 @@ def test_no_more_of_the_history_is_read_than_needed():
 def test_shards_that_another_run_listed_are_kept():
     expected = positions_of(a=shard_at())
     current = positions_of(a=shard_at(), later=shard_at(parents=("a",)))
-    merged, _ = merge(current, expected, {"a": moved_to(expected.shards["a"], "5")}, {})
+    merged, _ = merge(current, expected, {"a": moved_to(expected.shards["a"], "5")}, ())
     assert merged.keys() == {"a", "later"}
 
 
 def test_a_parent_and_its_child_of_one_run_are_merged():
     expected = positions_of(child=shard_at(parents=("a",)), a=shard_at())
     moved = {"child": moved_to(expected.shards["child"], "9"), "a": finished(expected.shards["a"])}
-    merged, conflicts = merge(expected, expected, moved, {})
+    merged, conflicts = merge(expected, expected, moved, ())
     assert (merged, conflicts) == (moved, {})
 
 
@@ -121,7 +129,7 @@ def test_a_child_and_grandchild_of_a_conflicting_parent_are_conflicts():
     )
     current = positions_of(**expected.shards | {"a": moved_to(expected.shards["a"], "4")})
     moved = {name: finished(shard) for name, shard in expected.shards.items()}
-    merged, conflicts = merge(current, expected, moved, {})
+    merged, conflicts = merge(current, expected, moved, ())
     assert conflicts.keys() == {"a", "child", "grandchild"}
     assert merged == current.shards | {"b": moved["b"]}
 
@@ -130,7 +138,7 @@ def test_a_child_is_merged_if_another_run_finished_its_parent():
     expected = positions_of(a=shard_at(), child=shard_at(parents=("a",)))
     current = positions_of(a=finished(shard_at()), child=shard_at(parents=("a",)))
     moved = {"a": finished(expected.shards["a"]), "child": moved_to(expected.shards["child"], "9")}
-    merged, conflicts = merge(current, expected, moved, {})
+    merged, conflicts = merge(current, expected, moved, ())
     assert conflicts.keys() == {"a"}
     assert merged["child"] == moved["child"]
 
