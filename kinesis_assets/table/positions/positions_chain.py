@@ -27,12 +27,13 @@ from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions import positions_file
 from kinesis_assets.table.positions.positions import FORMAT, ShardPosition
 from kinesis_assets.table.positions.positions_file import (
+    MAX_BYTES,
     ArchiveEnd,
     CommitRef,
     StoredPositions,
-    check_format,
     compress,
     decompress,
+    format_of,
 )
 from kinesis_assets.table.store.chain import Chain
 
@@ -304,8 +305,6 @@ def _changed(before: StreamPositions, now: StreamPositions) -> int:
 
 ARCHIVE_FOLDER = "_kinesis/archive"
 
-_MAX_BYTES = 1 << 31
-
 
 class Segment(msgspec.Struct, frozen=True):
     """A part of the archive. It names the ids of all earlier segments, oldest first."""
@@ -331,13 +330,9 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: StreamIdentity
     segment_id: int = msgspec.field(name="token")
     earlier: tuple[int, ...]
-    size: Annotated[int, msgspec.Meta(ge=0, le=_MAX_BYTES)]
+    size: Annotated[int, msgspec.Meta(ge=0, le=MAX_BYTES)]
     shards: bytes
     check: int
-
-
-class _Format(msgspec.Struct):
-    format: int
 
 
 def encode(segment: Segment) -> bytes:
@@ -361,7 +356,7 @@ def decode(content: bytes) -> Segment:
     Raises:
         msgspec.MsgspecError: The content is damaged, is no segment, or has a newer format.
     """
-    check_format(msgspec.json.decode(content, type=_Format).format)
+    format_of(content)
     file = msgspec.json.decode(content, type=_File)
     whole = decompress(file.shards, file.size)
     if crc32(whole) != file.check:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PACKED_SINCE = 4
 """The first format with compressed shards. Files of older formats are plain JSON."""
 
-_MAX_BYTES = 1 << 31
+MAX_BYTES = 1 << 31
 """The maximum size of the uncompressed content, since memory for it is allocated at once. It is enough for
 more shards than a stream may have."""
 
@@ -45,8 +45,6 @@ _MAX_WIDTH = 64
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-
-_OTHER_HEADER = "its header does not match the positions in it"
 
 _SHARDS = re.compile(rb',\s*"shards"\s*:')
 
@@ -157,7 +155,7 @@ class _File(Header, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
             None without a base.
     """
 
-    size: Annotated[int, msgspec.Meta(ge=0, le=_MAX_BYTES)]
+    size: Annotated[int, msgspec.Meta(ge=0, le=MAX_BYTES)]
     shards: bytes
     archive: ArchiveEnd | None = None
     check: int | None = None
@@ -186,18 +184,7 @@ class _Format(msgspec.Struct):
 
 def encode(positions: StreamPositions, archive: ArchiveEnd | None = None) -> bytes:
     """Encode a file with all shards."""
-    whole = msgspec.json.encode(positions)
-    header = positions.header
-    file = _File(
-        header.format,
-        header.identity,
-        header.commit_id,
-        header.previous,
-        size=len(whole),
-        shards=compress(whole),
-        archive=archive,
-    )
-    return msgspec.json.encode(file)
+    return _encode(positions, msgspec.json.encode(positions), archive)
 
 
 def encode_changes(stored: StoredPositions, base: StreamPositions) -> bytes:
@@ -214,16 +201,28 @@ def encode_changes(stored: StoredPositions, base: StreamPositions) -> bytes:
         repeated=stored.repeated,
     )
     whole = msgspec.msgpack.encode(increment)
+    return _encode(positions, whole, stored.archive, base=base.commit_id, check=crc32(whole))
+
+
+def _encode(
+    positions: StreamPositions,
+    whole: bytes,
+    archive: ArchiveEnd | None,
+    *,
+    base: int | None = None,
+    check: int | None = None,
+) -> bytes:
+    """Encode a file with the header of some positions. For the other arguments see `_File`."""
     file = _File(
         positions.format,
         positions.identity,
         positions.commit_id,
         positions.previous,
-        base=base.commit_id,
+        base=base,
         size=len(whole),
         shards=compress(whole),
-        archive=stored.archive,
-        check=crc32(whole),
+        archive=archive,
+        check=check,
     )
     return msgspec.json.encode(file)
 
@@ -237,25 +236,23 @@ def read(content: bytes, base_at: Callable[[int], StreamPositions]) -> StoredPos
     Raises:
         msgspec.MsgspecError: The content is damaged, is no positions file, or has a newer format.
     """
-    found = msgspec.json.decode(content, type=_Format).format
-    check_format(found)
-    if found < _PACKED_SINCE:
-        positions = _decode_whole(content)
-        return StoredPositions(positions, before_base=positions.previous)
+    if format_of(content) < _PACKED_SINCE:
+        return _decode_whole(content)
     file = msgspec.json.decode(content, type=_File)
     whole = decompress(file.shards, file.size)
-    if file.base is not None:
-        return _with_changes(file, file.base, whole, base_at)
-    positions = _decode_whole(whole)
-    if positions.header != Header(file.format, file.identity, file.commit_id, file.previous):
-        raise msgspec.ValidationError(_OTHER_HEADER)
-    return StoredPositions(positions, before_base=positions.previous, archive=file.archive)
+    if file.base is None:
+        stored = _decode_whole(whole, file.archive)
+    else:
+        stored = _with_changes(file, file.base, whole, base_at)
+    if stored.positions.header != Header(file.format, file.identity, file.commit_id, file.previous):
+        raise msgspec.ValidationError("its header does not match the positions in it")
+    return stored
 
 
-def _decode_whole(content: bytes) -> StreamPositions:
+def _decode_whole(content: bytes, archive: ArchiveEnd | None = None) -> StoredPositions:
     positions = msgspec.json.decode(content, type=StreamPositions)
     check_rows(positions.added)
-    return positions
+    return StoredPositions(positions, before_base=positions.previous, archive=archive)
 
 
 def _with_changes(
@@ -272,8 +269,6 @@ def _with_changes(
     positions = msgspec.structs.replace(
         increment.positions, shards=shards, added=added, predecessors=base.predecessors
     )
-    if positions.header != Header(file.format, file.identity, file.commit_id, file.previous):
-        raise msgspec.ValidationError(_OTHER_HEADER)
     return StoredPositions(
         positions,
         down_to_base=tuple(CommitRef(*each) for each in increment.down_to_base),
@@ -298,19 +293,20 @@ def decode_header(first_bytes: bytes) -> Header | None:
 
 def decode_whole_header(content: bytes) -> Header:
     """Decode the header from the whole content of a file. Raises the errors of `decode_header`."""
-    header = msgspec.json.decode(content, type=Header)
-    check_format(header.format)
-    return header
+    format_of(content)
+    return msgspec.json.decode(content, type=Header)
 
 
-def check_format(found: int) -> None:
-    """Check that this release can read a format.
+def format_of(content: bytes) -> int:
+    """Return the format of a file of the chain or of its archive.
 
     Raises:
-        msgspec.ValidationError: It cannot.
+        msgspec.MsgspecError: The content is no such file, or this release cannot read its format.
     """
+    found = msgspec.json.decode(content, type=_Format).format
     if not 1 <= found <= FORMAT:
         raise msgspec.ValidationError(f"its format is {found}; this release reads formats up to {FORMAT}")
+    return found
 
 
 def compress(whole: bytes) -> bytes:
