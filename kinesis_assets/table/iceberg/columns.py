@@ -6,61 +6,34 @@ and not of a column: no reader looks for it in the files.
 
 from __future__ import annotations
 
-from datetime import date
 from typing import TYPE_CHECKING
 
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform
-from pyiceberg.types import BinaryType, LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.types import PrimitiveType
 
-from kinesis_assets.table.data_file import FIELD_IDS, FILE_SCHEMA, PARTITION_COLUMNS
-from kinesis_assets.table.schema import COLUMNS
+from kinesis_assets.table.column_schemas import schema_of
+from kinesis_assets.table.data_file import FIELD_IDS, FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
+from kinesis_assets.table.data_file_writer import with_field_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyiceberg.types import PrimitiveType
+    from pyiceberg.schema import Schema
 
-_BY_ARROW_TYPE: dict[str, PrimitiveType] = {
-    "string": StringType(),
-    "binary": BinaryType(),
-    "int64": LongType(),
-    "timestamp[us, tz=UTC]": TimestamptzType(),
-}
-
-TYPES = {field.name: _BY_ARROW_TYPE[str(field.type)] for field in FILE_SCHEMA}
-"""The type of each column, by name."""
-
-SCHEMA = Schema(
-    *(
-        NestedField(
-            field_id=FIELD_IDS[field.name],
-            name=field.name,
-            field_type=TYPES[field.name],
-            required=not field.nullable,
-        )
-        for field in FILE_SCHEMA
-    )
-)
+SCHEMA = pyarrow_to_schema(with_field_ids(FILE_SCHEMA))
 """The columns of the table, which are those of its files."""
 
-READ_SCHEMA = {
-    "type": "struct",
-    "fields": [
-        {
-            "name": column.name,
-            "type": {"bigint": "long"}.get(column.type, column.type),
-            "nullable": column.nullable,
-            "metadata": {},
-        }
-        for column in COLUMNS
-    ],
+TYPES = {
+    field.name: field.field_type for field in SCHEMA.fields if isinstance(field.field_type, PrimitiveType)
 }
+"""The type of each column, by name."""
+
+READ_SCHEMA = schema_of(TABLE_SCHEMA)
 """The columns with which consumers read the rows, as in the metadata of a raw Delta table: also the date."""
 
 _ARRIVAL = "approximate_arrival_timestamp"
-_EPOCH = date(1970, 1, 1)
 
 PARTITIONING = PartitionSpec(
     PartitionField(
@@ -82,11 +55,6 @@ PROPERTIES = {
     **COPY_ON_WRITE,
 }
 """The properties of a new table."""
-
-
-def days_of(day: str) -> int:
-    """Return an ISO date in days since 1970, as Iceberg stores dates and the partitions of days."""
-    return (date.fromisoformat(day) - _EPOCH).days
 
 
 def difference(schema: Schema, partitioning: PartitionSpec) -> Sequence[str]:

@@ -14,11 +14,12 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import DateType, PrimitiveType
+from pyiceberg.utils.datetime import date_str_to_days
 
 from kinesis_assets.errors import SchemaChangeRefused, TableUnsuitable
 from kinesis_assets.table.iceberg.catalog import iceberg_errors
 from kinesis_assets.table.iceberg.column_ids import columns_of, evolved, other_name
-from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE, days_of
+from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE
 from kinesis_assets.table.iceberg.history import number_of
 from kinesis_assets.table.iceberg.opening import TableInCatalog
 from kinesis_assets.table.iceberg.partitions import entries_of, record_of, specification
@@ -218,7 +219,7 @@ def _described(location: str, file: AddedFile, schema: Schema, spec: PartitionSp
 
 def _value(kind: IcebergType, value: Any) -> Any:
     """Return a bound as pyiceberg takes it. Statistics have a date as a text."""
-    return days_of(value) if isinstance(kind, DateType) else value
+    return date_str_to_days(value) if isinstance(kind, DateType) else value
 
 
 class DerivedInCatalog(TableInCatalog):

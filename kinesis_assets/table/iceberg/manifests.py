@@ -6,7 +6,6 @@ manifest with the files that it adds, one for each manifest from which it remove
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
@@ -24,16 +23,18 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType, TimestampType, TimestamptzType
+from pyiceberg.utils.datetime import date_str_to_days, micros_to_timestamp, micros_to_timestamptz
 
 from kinesis_assets.errors import TableUnsuitable
 from kinesis_assets.table.data_file import FIELD_IDS, STATISTICS, TableFile
 from kinesis_assets.table.iceberg.catalog import relative
-from kinesis_assets.table.iceberg.columns import PARTITIONING, TYPES, days_of
+from kinesis_assets.table.iceberg.columns import PARTITIONING, TYPES
 from kinesis_assets.table.iceberg.partitions import partition_of
 from kinesis_assets.table.store.storage import ICEBERG_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION: Literal[2] = 2
 """The version of Iceberg's format. Snapshots of version 1 have no numbers; pyiceberg writes no version 3."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _COMPRESSION: Any = "gzip"
 """The default of Iceberg. DuckDB reads no other that compresses as well."""
@@ -119,11 +118,10 @@ def _bound(field: NestedField | None, bounds: Mapping[int, bytes]) -> Any:
     if field is None or value is None or not isinstance(field.field_type, PrimitiveType):
         return None
     found: Any = from_bytes(field.field_type, value)
-    if not isinstance(field.field_type, TimestampType | TimestamptzType):
-        return found
-    epoch = _EPOCH if isinstance(field.field_type, TimestamptzType) else _EPOCH.replace(tzinfo=None)
     try:
-        return epoch + timedelta(microseconds=found)
+        if isinstance(field.field_type, TimestamptzType):
+            return micros_to_timestamptz(found)
+        return micros_to_timestamp(found) if isinstance(field.field_type, TimestampType) else found
     except OverflowError:
         return None
 
@@ -170,7 +168,7 @@ def described(
         content=DataFileContent.DATA,
         file_path=f"{location.rstrip('/')}/{path}",
         file_format=FileFormat.PARQUET,
-        partition=Record(days_of(arrival_date)),
+        partition=Record(date_str_to_days(arrival_date)),
         record_count=rows,
         file_size_in_bytes=size,
         value_counts=dict.fromkeys(ids, rows),

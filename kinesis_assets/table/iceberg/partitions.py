@@ -16,8 +16,8 @@ from pyiceberg.partitioning import PartitionField as IcebergField
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform, parse_transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import BinaryType, DateType, DecimalType, IntegerType, LongType
+from pyiceberg.utils.datetime import date_str_to_days
 
-from kinesis_assets.table.iceberg.columns import days_of
 from kinesis_assets.table.transforms import TIME_UNITS
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _stored(field: IcebergField, schema: Schema, text: str | None) -> Any:
 
 def _stored_value(kind: IcebergType, text: str) -> Any:
     if isinstance(kind, DateType):
-        return days_of(text)
+        return date_str_to_days(text)
     if isinstance(kind, IntegerType | LongType):
         return int(text)
     if isinstance(kind, DecimalType):

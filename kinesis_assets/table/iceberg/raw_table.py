@@ -110,7 +110,6 @@ class IcebergFormat(TableFormat):
 
     def __init__(self, table: ChainedTable, catalog: IcebergCatalog) -> None:
         self._table = table
-        self._catalog = catalog
         self._in_catalog = TableInCatalog(table, catalog, POSITIONS_FOLDER)
 
     def open(self) -> IcebergSnapshot:
@@ -123,7 +122,7 @@ class IcebergFormat(TableFormat):
                 f"not a raw Kinesis table (wrong or missing: {', '.join(wrong)}); "
                 "use a separate table for the stream",
             )
-        return IcebergSnapshot(self._table, found, self._catalog)
+        return IcebergSnapshot(self._table, found, self._in_catalog.catalog)
 
     def create(self, opened: Callable[[], TableSnapshot], owner: StreamIdentity | None) -> TableSnapshot:
         """Open the table, or create an empty one, see `TableFormat`."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import timedelta
+from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from pyiceberg.manifest import DataFile as IcebergFile
+    from pyiceberg.manifest import ManifestFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -180,18 +182,22 @@ class IcebergVersion(ReadableVersion):
         oldest = min(map(number_of, self._ancestors), default=0)
         return oldest - 1 if oldest > base + 1 else None
 
+    @cached_property
+    def _manifests(self) -> Mapping[str, ManifestFile]:
+        """The manifests of all snapshots, by path."""
+        return {
+            manifest.manifest_path: manifest
+            for snapshot in self._metadata.snapshots
+            for manifest in manifests_of(self.iceberg, snapshot)
+        }
+
     def named_files(self) -> set[str]:
         """Return the paths of data files that any snapshot names."""
         uri, table = self.table.uri, self.iceberg
         with iceberg_errors(uri, "read"):
-            manifests = {
-                manifest.manifest_path: manifest
-                for snapshot in self._metadata.snapshots
-                for manifest in manifests_of(table, snapshot)
-            }
             paths = (
                 relative(table.location(), entry.data_file.file_path)
-                for manifest in manifests.values()
+                for manifest in self._manifests.values()
                 for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
             )
             return {path for path in paths if path is not None}
@@ -206,11 +212,7 @@ class IcebergVersion(ReadableVersion):
                 *(file.statistics_path for file in self._metadata.statistics),
                 *(file.statistics_path for file in self._metadata.partition_statistics),
                 *(snapshot.manifest_list for snapshot in self._metadata.snapshots),
-                *(
-                    manifest.manifest_path
-                    for snapshot in self._metadata.snapshots
-                    for manifest in manifests_of(table, snapshot)
-                ),
+                *self._manifests,
             ]
         paths = (relative(table.location(), path) for path in metadata)
         return self.named_files() | {path for path in paths if path is not None}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.data_file import TABLE_SCHEMA
-from kinesis_assets.table.iceberg.columns import READ_SCHEMA
 from kinesis_assets.table.schema import COLUMNS
 
 
@@ -15,7 +13,3 @@ def test_columns_of_definitions_match_the_table_schema():
 
 def test_every_column_has_a_description():
     assert [column.name for column in COLUMNS if not column.description.endswith(".")] == []
-
-
-def test_consumers_read_the_same_columns_of_iceberg_tables():
-    assert schema_of(TABLE_SCHEMA) == READ_SCHEMA
