@@ -40,7 +40,7 @@ from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.delta.log import RewriteLog
 from kinesis_assets.table.delta.opening import open_delta, open_or_create_delta
 from kinesis_assets.table.delta.version import TableVersion, commit_properties
-from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, vacuum
+from kinesis_assets.table.maintenance.delta_operations import checkpoint, vacuum
 from kinesis_assets.table.ownership import DERIVED
 from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.policy import HISTORY_PROPERTIES, STATISTICS_PROPERTY, TablePolicy
@@ -58,9 +58,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.format import DerivedIn
-    from kinesis_assets.table.log import Rewrite
     from kinesis_assets.table.maintenance.steps import Step
-    from kinesis_assets.table.stored_table import AddedFile
+    from kinesis_assets.table.stored_table import AddedFile, Rewrite
 
 SOURCE_PROPERTY = "kinesis_assets.source"
 """The property of a derived table with the id of its source table."""
@@ -451,10 +450,9 @@ class DeltaDerived(DerivedFormat):
 
         After a vacuum, files stay readable for as long as their versions do.
         """
-        operations = DeltaOperations(self._table)
-        yield from vacuum(self._table, operations, clock, dry_run=dry_run)
+        yield from vacuum(self._table, clock, dry_run=dry_run)
         if not dry_run:
-            yield from checkpoint(self._table, operations, clock)
+            yield from checkpoint(self._table, clock)
 
 
 _MAX_COMMITS = 100

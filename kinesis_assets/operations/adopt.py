@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.table.log import Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import NewestRow, TableSnapshot
+    from kinesis_assets.table.stored_table import Rewrite
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import PositionsUnreadable, TableRewritten
-from kinesis_assets.table.log import Rewrite
+from kinesis_assets.table.stored_table import Rewrite
 
 if TYPE_CHECKING:
     from datetime import date

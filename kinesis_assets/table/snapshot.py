@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.delta.version import TableVersion
-    from kinesis_assets.table.log import LogEntry, Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import RowPredicate
+    from kinesis_assets.table.stored_table import LogEntry, Rewrite
 
 
 @dataclass(frozen=True, slots=True)

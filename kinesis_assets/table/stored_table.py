@@ -1,4 +1,4 @@
-"""A table in its folder, of any format: where it is, by which clock it is written, and how large it is."""
+"""A table in its folder, of any format: where it is, and what a version of it and its log say."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.data_file import TableFile
-    from kinesis_assets.table.log import Rewrite
 
 
 class AddedFile(WrittenFile, Protocol):
@@ -245,3 +245,43 @@ class TableTotals:
     rows: int | None
     bytes: int
     files: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """What the log says about one version of a table.
+
+    Attributes:
+        operation: The operation's name, as its writer stored it, such as RESTORE; empty if it is unknown.
+        mode: The mode of a write, such as Overwrite; empty for other operations.
+        at: When the version was written, by the writer's clock; None if that is unknown.
+        transactions: The transactions that it sets: version by application id.
+        changes_rows: Whether it adds or removes rows. A compaction does not.
+        changes_table: Whether it changes the columns, the properties or the protocol.
+    """
+
+    version: int
+    operation: str
+    mode: str
+    at: datetime | None
+    transactions: Mapping[str, int]
+    changes_rows: bool
+    changes_table: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A version that replaced rows of the table.
+
+    Attributes:
+        operation: The operation's name, as its writer stored it.
+        at: When the version was written, by the writer's clock; None if the writer did not store a time.
+    """
+
+    version: int
+    operation: str
+    at: datetime | None
+
+    def __str__(self) -> str:
+        at = "" if self.at is None else f", {self.at:%Y-%m-%dT%H:%M:%SZ}"
+        return f"version {self.version} ({self.operation}{at})"

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.doctor.row_scan import Scan
-    from kinesis_assets.table.log import LogEntry, Rewrite
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.stored_table import LogEntry, Rewrite
 
 
 AuditEvents = Callable[[History], Iterator[Finding]]

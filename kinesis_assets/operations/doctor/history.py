@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
-    from kinesis_assets.table.log import LogEntry
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import TableSnapshot
+    from kinesis_assets.table.stored_table import LogEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kinesis_assets.errors import TableUnreachable
-from kinesis_assets.table.log import LogEntry, Rewrite
 from kinesis_assets.table.ownership import DERIVED, application
 from kinesis_assets.table.store.storage import is_missing
+from kinesis_assets.table.stored_table import LogEntry, Rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

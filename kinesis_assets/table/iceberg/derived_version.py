@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
     from kinesis_assets.table.data_file import TableFile
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
-    from kinesis_assets.table.log import Rewrite
     from kinesis_assets.table.partition_field import PartitionField
-    from kinesis_assets.table.stored_table import AddedFile, StoredTable
+    from kinesis_assets.table.stored_table import AddedFile, Rewrite, StoredTable
 
 _CREATED = "kinesis_assets.created"
 """The property with the time at which the table was created, in seconds since the epoch."""

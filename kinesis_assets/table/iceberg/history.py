@@ -17,8 +17,8 @@ from pyiceberg.table.snapshots import (
     ancestors_of,
 )
 
-from kinesis_assets.table.log import LogEntry
 from kinesis_assets.table.ownership import is_application
+from kinesis_assets.table.stored_table import LogEntry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.data_file import DataFile
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
-    from kinesis_assets.table.log import Rewrite
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.row_predicates import RowPredicate
     from kinesis_assets.table.snapshot import ChainedTable, NewestRow, Pointers
+    from kinesis_assets.table.stored_table import Rewrite
 
 
 class IcebergSnapshot(IcebergVersion, TableSnapshot):

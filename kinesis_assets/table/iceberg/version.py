@@ -51,8 +51,7 @@ from kinesis_assets.table.iceberg.history import (
     time_of,
 )
 from kinesis_assets.table.iceberg.manifests import NewManifests, entries_of, manifests_of, table_file
-from kinesis_assets.table.log import LogEntry, Rewrite
-from kinesis_assets.table.stored_table import ReadableVersion, TableTotals
+from kinesis_assets.table.stored_table import LogEntry, ReadableVersion, Rewrite, TableTotals
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -171,25 +171,24 @@ def _hours(table: str, interval: str | None) -> int:
 
 
 def compact(
-    due: Mapping[str, Sequence[TableFile]], operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
+    table: StoredTable, due: Mapping[str, Sequence[TableFile]], clock: AgreedClock, *, dry_run: bool
 ) -> Iterator[Step]:
     """Compact each day of a raw table that is due, see `due_days`. Raises as `compact_each`."""
 
     def compact_day(day: str) -> None:
         rows, _, size = totals(due[day])
-        operations.compact(day, size // max(1, rows))
+        DeltaOperations(table).compact(day, size // max(1, rows))
 
     return compact_each(due, compact_day, clock, dry_run=dry_run)
 
 
-def vacuum(
-    table: StoredTable, operations: DeltaOperations, clock: AgreedClock, *, dry_run: bool
-) -> Iterator[Step]:
+def vacuum(table: StoredTable, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
     """Delete data files that no recent version of the table names.
 
     Raises:
         ClocksDisagree: The clocks differ, which is checked before.
     """
+    operations = DeltaOperations(table)
     paths = operations.vacuum(dry_run=True)
     if not paths:
         return
@@ -199,11 +198,11 @@ def vacuum(
     yield step if dry_run else done_or_left(step, partial(operations.vacuum, dry_run=False))
 
 
-def checkpoint(table: StoredTable, operations: DeltaOperations, clock: AgreedClock) -> Iterator[Step]:
+def checkpoint(table: StoredTable, clock: AgreedClock) -> Iterator[Step]:
     """Write a checkpoint of the log, and delete expired entries. Raises as `vacuum`."""
     before = log_files(table.files)
     clock.now()
-    operations.checkpoint()
+    DeltaOperations(table).checkpoint()
     left = {info.path for info in log_files(table.files)}
     deleted = [info for info in before if info.path not in left]
     yield Step("checkpoint", "_delta_log", State.DONE, 0, len(deleted), sum(info.size for info in deleted))

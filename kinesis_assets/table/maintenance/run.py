@@ -75,9 +75,8 @@ def maintain(
         table.require_writable()
         claim(table, identity)
     is_delta = isinstance(table.format, DeltaFormat)
-    operations = DeltaOperations(table)
     if is_delta:
-        yield from _set_properties(operations, dry_run=dry_run)
+        yield from _set_properties(table, dry_run=dry_run)
     else:
         from kinesis_assets.table.maintenance import iceberg_steps  # noqa: PLC0415  # loads pyiceberg
 
@@ -91,16 +90,17 @@ def maintain(
             yield Step("expire", f"before {wanted}", State.LEFT, reason=needed.reason(since))
     due = due_days(table, since, clock, limits)
     if is_delta:
-        yield from compact(due, operations, clock, dry_run=dry_run)
-        yield from vacuum(table, operations, clock, dry_run=dry_run)
+        yield from compact(table, due, clock, dry_run=dry_run)
+        yield from vacuum(table, clock, dry_run=dry_run)
         if not dry_run:
-            yield from checkpoint(table, operations, clock)
+            yield from checkpoint(table, clock)
     else:
         yield from iceberg_steps.compact(table, due, clock, dry_run=dry_run)
     yield from prune(table, identity, clock, limits, dry_run=dry_run)
 
 
-def _set_properties(operations: DeltaOperations, *, dry_run: bool) -> Iterator[Step]:
+def _set_properties(table: PositionedTable, *, dry_run: bool) -> Iterator[Step]:
+    operations = DeltaOperations(table)
     missing = operations.missing_properties()
     if not missing:
         return
