@@ -15,8 +15,10 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.format import DerivedIn
 from kinesis_assets.table.iceberg.column_ids import evolved, grows, other_name, storable, with_ids
-from kinesis_assets.table.iceberg.derived_version import DerivedInCatalog, IcebergDerivedVersion
+from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE
+from kinesis_assets.table.iceberg.derived_version import CREATED_PROPERTY, IcebergDerivedVersion
 from kinesis_assets.table.iceberg.opening import TableInCatalog
+from kinesis_assets.table.iceberg.partitions import specification
 from kinesis_assets.table.iceberg.raw_table import IcebergFormat
 from kinesis_assets.table.maintenance import iceberg_steps
 from kinesis_assets.table.partition_field import partition_fields
@@ -50,7 +52,7 @@ class IcebergDerived(DerivedFormat):
 
     def __init__(self, table: DerivedTable, catalog: IcebergCatalog) -> None:
         self._table = table
-        self._in_catalog = DerivedInCatalog(table, catalog, ENTRIES_FOLDER, BATCH_COLUMN)
+        self._in_catalog = TableInCatalog(table, catalog, ENTRIES_FOLDER)
 
     def open(self) -> IcebergDerivedSnapshot:
         """Open the newest version, see `DerivedFormat`."""
@@ -60,10 +62,15 @@ class IcebergDerived(DerivedFormat):
         self, properties: Mapping[str, str], schema: Mapping[str, Any], partition_by: Sequence[str]
     ) -> DerivedSnapshot:
         """Open the table; create it if it does not exist, see `DerivedFormat`."""
-        created: DerivedSnapshot = self._in_catalog.create(
-            self._table.snapshot, schema, partition_fields(partition_by), properties
-        )
-        return created
+        columns = evolved(None, schema)
+        named = {
+            **properties,
+            **COPY_ON_WRITE,
+            f"write.metadata.metrics.column.{BATCH_COLUMN}": "full",  # other programs must keep it exact
+            CREATED_PROPERTY: str(self._table.clock.time()),
+        }
+        partitions = specification(partition_fields(partition_by), columns)
+        return self._in_catalog.open_or_create(self._table.snapshot, columns, partitions, named)
 
     def check_store(self) -> None:
         """Check nothing: the catalog compares and sets."""

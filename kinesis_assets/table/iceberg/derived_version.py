@@ -19,26 +19,22 @@ from pyiceberg.utils.datetime import date_str_to_days
 from kinesis_assets.errors import SchemaChangeRefused, TableUnsuitable
 from kinesis_assets.table.iceberg.catalog import iceberg_errors
 from kinesis_assets.table.iceberg.column_ids import columns_of, evolved, other_name
-from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE
 from kinesis_assets.table.iceberg.history import number_of
-from kinesis_assets.table.iceberg.opening import TableInCatalog
-from kinesis_assets.table.iceberg.partitions import entries_of, record_of, specification
+from kinesis_assets.table.iceberg.partitions import entries_of, record_of
 from kinesis_assets.table.iceberg.version import IcebergVersion
 from kinesis_assets.table.stored_table import WritableVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
 
     from kinesis_assets.table.data_file import TableFile
-    from kinesis_assets.table.iceberg.catalog import IcebergCatalog
-    from kinesis_assets.table.partition_field import PartitionField
-    from kinesis_assets.table.stored_table import AddedFile, Rewrite, StoredTable
+    from kinesis_assets.table.stored_table import AddedFile, Rewrite
 
-_CREATED = "kinesis_assets.created"
+CREATED_PROPERTY = "kinesis_assets.created"
 """The property with the time at which the table was created, in seconds since the epoch."""
 
 
@@ -48,7 +44,7 @@ class IcebergDerivedVersion(IcebergVersion, WritableVersion):
     @property
     def created(self) -> float:
         """When the table was created, by the clock of the machine that created it."""
-        return float(self.properties.get(_CREATED, 0.0))
+        return float(self.properties.get(CREATED_PROPERTY, 0.0))
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -219,32 +215,3 @@ def _described(location: str, file: AddedFile, schema: Schema, spec: PartitionSp
 def _value(kind: IcebergType, value: Any) -> Any:
     """Return a bound as pyiceberg takes it. Statistics have a date as a text."""
     return date_str_to_days(value) if isinstance(kind, DateType) else value
-
-
-class DerivedInCatalog(TableInCatalog):
-    """A derived table in its catalog, see `TableInCatalog`.
-
-    Args:
-        batch_column: The column of which other programs must keep exact statistics.
-    """
-
-    def __init__(self, table: StoredTable, catalog: IcebergCatalog, commits: str, batch_column: str) -> None:
-        super().__init__(table, catalog, commits)
-        self._batch_column = batch_column
-
-    def create(
-        self,
-        opened: Callable[[], Any],
-        columns: Mapping[str, Any],
-        partitions: Iterable[PartitionField],
-        properties: Mapping[str, str],
-    ) -> Any:
-        """Open the table, or create an empty one, see `open_or_create`. Columns are as in Delta's log."""
-        named = {
-            **properties,
-            **COPY_ON_WRITE,
-            f"write.metadata.metrics.column.{self._batch_column}": "full",
-            _CREATED: str(self._table.clock.time()),
-        }
-        schema = evolved(None, columns)
-        return self.open_or_create(opened, schema, specification(partitions, schema), named)
