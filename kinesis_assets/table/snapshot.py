@@ -275,8 +275,7 @@ class TableSnapshot(ReadableVersion):
             TableUnsuitable: There are files to add, and the schema of this table from an older release does
                 not accept them yet, see `snapshot_for_rows`.
         """
-        self._write_files(identity, positions, amendment, retired)
-        self._add(list(files), Pointers(identity, positions, amendment))
+        self._add(list(files), self._write_files(identity, positions, amendment, retired))
 
     def _write_files(
         self,
@@ -284,12 +283,13 @@ class TableSnapshot(ReadableVersion):
         positions: StreamPositions | None,
         amendment: Amendment | None,
         retired: Collection[str] = (),
-    ) -> None:
+    ) -> Pointers:
         """Write the files that the next commit points at. Until then, nothing refers to them."""
         if positions is not None:
             self.table.chain.write(positions, retired)
         if amendment is not None:
             self.table.amendments.write(msgspec.structs.replace(amendment, arn=identity.arn))
+        return Pointers(identity, positions, amendment)
 
     def remove(
         self,
@@ -303,8 +303,7 @@ class TableSnapshot(ReadableVersion):
 
         Nothing is committed if no row matches.
         """
-        self._write_files(identity, positions, amendment)
-        return self._delete(predicate, Pointers(identity, positions, amendment))
+        return self._delete(predicate, self._write_files(identity, positions, amendment))
 
 
 class ChainedTable(StoredTable):

@@ -222,7 +222,7 @@ def superseded(
         previous_of: Reads the predecessor of a commit; None if it has none, or the file cannot be used.
         now: The current time, by the clock that was checked.
     """
-    since = _kept_since({commit_id: info.size for commit_id, info in infos.items()}, limits, now)
+    since = _kept_since(infos, limits, now)
     kept = current
     for commit_id in infos:
         if time_of_id(commit_id) < since:
@@ -239,16 +239,12 @@ def superseded(
     return kept, old
 
 
-def _kept_since(bytes_of: Mapping[int, int], limits: MaintenanceLimits, now: datetime) -> float:
-    """Return the time from which on files are kept, in seconds since the epoch.
-
-    Args:
-        bytes_of: Sizes of the files in bytes, by commit id, smallest first.
-    """
+def _kept_since(infos: Mapping[int, pyarrow.fs.FileInfo], limits: MaintenanceLimits, now: datetime) -> float:
+    """Return the time from which on files are kept, in seconds since the epoch. See `superseded`."""
     since, needed = ((now - age).timestamp() for age in (CHAIN_KEPT, CHAIN_NEEDED))
     files = size = 0
-    for commit_id in reversed(bytes_of):
-        files, size = files + 1, size + bytes_of[commit_id]
+    for commit_id in reversed(infos):
+        files, size = files + 1, size + infos[commit_id].size
         if files > limits.chain_files or size > limits.chain_bytes:
             # The files with later ids are within the limits.
             return max(since, min(needed, time_of_id(commit_id) + _ID_STEP))

@@ -35,7 +35,7 @@ from kinesis_assets.table.positions.positions_file import (
     decompress,
     format_of,
 )
-from kinesis_assets.table.store.chain import Chain
+from kinesis_assets.table.store.chain import MEMORY_PER_BYTE, Chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -48,9 +48,8 @@ if TYPE_CHECKING:
 
 POSITIONS_FOLDER = "_kinesis/positions"
 
-_MEMORY_PER_BYTE = 16
 _MEMORY_PER_SHARD = 100
-"""Approximate memory of a decoded file, per byte of it and per shard that it shares with its base."""
+"""Approximate memory of a shard that a decoded file shares with its base."""
 
 _PARALLEL_READS = 16
 
@@ -92,7 +91,7 @@ class PositionsChain:
             positions_path,
             partial(positions_file.read, base_at=self.positions_at),
             memory=lambda content, stored: (
-                _MEMORY_PER_BYTE * len(content) + _MEMORY_PER_SHARD * len(stored.positions.shards)
+                MEMORY_PER_BYTE * len(content) + _MEMORY_PER_SHARD * len(stored.positions.shards)
             ),
         )
         self._segments = Chain(table, files, segment_path, decode)

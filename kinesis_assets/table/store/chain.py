@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RESTORE_ORIGINAL = "Restore the original file; no other file can replace it"
 
 
-_MEMORY_PER_BYTE = 16
+MEMORY_PER_BYTE = 16
 """Approximate memory of a decoded file, per byte of the file."""
 
 
@@ -72,7 +72,7 @@ class Chain(Generic[_Entry]):
         decode: Callable[[bytes], _Entry],
         *,
         way_out: str = RESTORE_ORIGINAL,
-        memory: Callable[[bytes, _Entry], int] = lambda content, _: _MEMORY_PER_BYTE * len(content),
+        memory: Callable[[bytes, _Entry], int] = lambda content, _: MEMORY_PER_BYTE * len(content),
     ) -> None:
         self.files_read = 0
         self._table = table

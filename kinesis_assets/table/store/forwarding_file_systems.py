@@ -5,8 +5,6 @@ Arrow and delta-rs get credentials that expire, so its file system is replaced w
 keeps those with which it was opened, and so does a table that delta-rs has opened.
 """
 
-# the methods are those of pyarrow
-
 from __future__ import annotations
 
 import os
@@ -31,7 +29,7 @@ _OWN_FOLDER = "_kinesis"
 
 
 class _Forwarding(pyarrow.fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """Passes each operation on. Files that are open keep the file system with which they were opened."""
+    """Passes each operation of pyarrow on. Open files keep the file system with which they were opened."""
 
     @abstractmethod
     def at(self, path: str) -> pyarrow.fs.FileSystem:
