@@ -32,6 +32,14 @@ FILE_SCHEMA = RECORD_SCHEMA.insert(
 FIELD_IDS = {name: number for number, name in enumerate(FILE_SCHEMA.names, 1)}
 """The id of each column in Iceberg tables, which Iceberg reads by id."""
 
+FIELD_ID = b"PARQUET:field_id"
+"""The metadata of a field of an Arrow schema with the id of a column in Parquet."""
+
+FILE_SCHEMA_WITH_IDS = pa.schema(
+    [field.with_metadata({FIELD_ID: str(FIELD_IDS[field.name])}) for field in FILE_SCHEMA]
+)
+"""Columns of a data file of an Iceberg table."""
+
 TABLE_SCHEMA = FILE_SCHEMA.insert(
     FILE_SCHEMA.get_field_index("batch_id"), pa.field("arrival_date", pa.date32(), nullable=False)
 )

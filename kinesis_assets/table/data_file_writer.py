@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, same_integer
 from kinesis_assets.table.data_file import (
     DICTIONARIES,
-    FIELD_IDS,
     FILE_BYTES,
     FILE_SCHEMA,
+    FILE_SCHEMA_WITH_IDS,
     NEW_FILES,
     ROW_GROUP_BYTES,
     STATISTICS,
@@ -64,26 +64,12 @@ class FileLayout:
     open_seconds: float = 1800.0
     field_ids: bool = False
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of a file."""
-        return with_field_ids(FILE_SCHEMA) if self.field_ids else FILE_SCHEMA
-
     def with_open_files(self, number: int) -> FileLayout:
         """Return the layout with at least a number of open files, for about as much memory."""
         if number <= self.open_files:
             return self
         size = max(_MIN_ROW_GROUP_BYTES, self.row_group_bytes * self.open_files // number)
         return replace(self, open_files=number, row_group_bytes=size)
-
-
-FIELD_ID = b"PARQUET:field_id"
-"""The metadata of a field of an Arrow schema with the id of a column in Parquet."""
-
-
-def with_field_ids(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of a file with the ids of its columns, see `FIELD_IDS`."""
-    return pa.schema([field.with_metadata({FIELD_ID: str(FIELD_IDS[field.name])}) for field in schema])
 
 
 class DataFileWriter:
@@ -158,7 +144,7 @@ class _OpenFile:
         self, filesystem: pyarrow.fs.FileSystem, batch_id: int, arrival_date: str, layout: FileLayout
     ) -> None:
         self._row_group_bytes = layout.row_group_bytes
-        self._schema = layout.schema
+        self._schema = FILE_SCHEMA_WITH_IDS if layout.field_ids else FILE_SCHEMA
         self._filesystem = filesystem
         self._batch_id = batch_id
         self._arrival_date = arrival_date

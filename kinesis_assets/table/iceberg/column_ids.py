@@ -30,7 +30,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from kinesis_assets.table.data_file_writer import FIELD_ID
+from kinesis_assets.table.data_file import FIELD_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -14,15 +14,14 @@ from pyiceberg.transforms import DayTransform
 from pyiceberg.types import PrimitiveType
 
 from kinesis_assets.table.column_schemas import schema_of
-from kinesis_assets.table.data_file import FIELD_IDS, FILE_SCHEMA, PARTITION_COLUMNS, TABLE_SCHEMA
-from kinesis_assets.table.data_file_writer import with_field_ids
+from kinesis_assets.table.data_file import FIELD_IDS, FILE_SCHEMA_WITH_IDS, PARTITION_COLUMNS, TABLE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyiceberg.schema import Schema
 
-SCHEMA = pyarrow_to_schema(with_field_ids(FILE_SCHEMA))
+SCHEMA = pyarrow_to_schema(FILE_SCHEMA_WITH_IDS)
 """The columns of the table, which are those of its files."""
 
 TYPES = {

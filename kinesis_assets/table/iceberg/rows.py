@@ -13,8 +13,14 @@ import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 
 from kinesis_assets.errors import TableUnreachable, TableUnsuitable
-from kinesis_assets.table.data_file import DICTIONARIES, FIELD_IDS, FILE_SCHEMA, REWRITTEN_FILES, STATISTICS
-from kinesis_assets.table.data_file_writer import FIELD_ID, with_field_ids
+from kinesis_assets.table.data_file import (
+    DICTIONARIES,
+    FIELD_ID,
+    FIELD_IDS,
+    FILE_SCHEMA_WITH_IDS,
+    REWRITTEN_FILES,
+    STATISTICS,
+)
 from kinesis_assets.table.iceberg.columns import TYPES
 from kinesis_assets.table.iceberg.manifests import described
 from kinesis_assets.table.snapshot import NewestRow
@@ -31,8 +37,6 @@ if TYPE_CHECKING:
 
 _KEYS = ["stream", "shard_id", "sequence_number", "sub_sequence_number", "approximate_arrival_timestamp"]
 _BATCH_ROWS = 16_384
-
-_OWN_COLUMNS = with_field_ids(FILE_SCHEMA)
 
 
 def _batches(table: ChainedTable, path: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
@@ -51,7 +55,7 @@ def _batches(table: ChainedTable, path: str, columns: Sequence[str] | None) -> I
             schema = (
                 _all_columns(table.uri, path, parquet.schema_arrow)
                 if columns is None
-                else pa.schema([_OWN_COLUMNS.field(name) for name in columns])
+                else pa.schema([FILE_SCHEMA_WITH_IDS.field(name) for name in columns])
             )
             for group in range(parquet.num_row_groups):  # reading all of them would read ahead
                 for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=columns):
@@ -71,7 +75,7 @@ def _all_columns(uri: str, path: str, found: pa.Schema) -> pa.Schema:
             "ids of Iceberg, so their values would be lost; nothing was changed. Write the file again with "
             "rewrite_data_files of Spark",
         )
-    return pa.schema([*_OWN_COLUMNS, *others])
+    return pa.schema([*FILE_SCHEMA_WITH_IDS, *others])
 
 
 def count_rows(table: ChainedTable, files: Iterable[FileStats], predicate: RowPredicate) -> dict[str, int]:
@@ -173,7 +177,7 @@ def merge(table: ChainedTable, location: str, arrival_date: str, paths: Iterable
     """
     with _NewFiles(table, location, arrival_date) as files:
         for path in paths:
-            for batch in _batches(table, path, _OWN_COLUMNS.names):
+            for batch in _batches(table, path, FILE_SCHEMA_WITH_IDS.names):
                 files.write(batch)
     return files.written
 
