@@ -123,24 +123,23 @@ class DataFile(msgspec.Struct, frozen=True):
         return {"arrival_date": self.arrival_date}
 
     @property
+    def bounds(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The smallest and the greatest values of the columns with statistics, by name."""
+        smallest = min(self.rows_by_shard), self.first_arrival, self.batch_id
+        greatest = max(self.rows_by_shard), self.last_arrival, self.batch_id
+        return dict(zip(STATISTICS, smallest, strict=True)), dict(zip(STATISTICS, greatest, strict=True))
+
+    @property
     def statistics(self) -> str:
         """The per-file statistics of the Delta protocol, as JSON."""
-
-        def values(shard_id: str, arrival: datetime) -> dict[str, Any]:
-            return {
-                "shard_id": shard_id,
-                "approximate_arrival_timestamp": arrival.isoformat(timespec="milliseconds"),
-                "batch_id": self.batch_id,
-            }
-
-        return json.dumps(
-            {
-                "numRecords": self.rows,
-                "minValues": values(min(self.rows_by_shard), self.first_arrival),
-                "maxValues": values(max(self.rows_by_shard), self.last_arrival),
-                "nullCount": dict.fromkeys(STATISTICS, 0),
-            }
-        )
+        smallest, greatest = self.bounds
+        found = {
+            "numRecords": self.rows,
+            "minValues": smallest,
+            "maxValues": greatest,
+            "nullCount": dict.fromkeys(STATISTICS, 0),
+        }
+        return json.dumps(found, default=lambda arrival: arrival.isoformat(timespec="milliseconds"))
 
 
 def is_new_file(file: DataFile) -> bool:

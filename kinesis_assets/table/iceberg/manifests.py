@@ -34,7 +34,6 @@ from kinesis_assets.table.store.storage import ICEBERG_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
@@ -128,22 +127,15 @@ def _bound(field: NestedField | None, bounds: Mapping[int, bytes]) -> Any:
 
 def added_file(location: str, file: DataFile) -> IcebergFile:
     """Return the description of a file that a task has written, as manifests contain it."""
-
-    def bounds(shard_id: str, arrival: datetime) -> dict[int, bytes]:
-        values: tuple[Any, ...] = (shard_id, arrival, file.batch_id)
-        return {
-            FIELD_IDS[name]: to_bytes(TYPES[name], value)
-            for name, value in zip(STATISTICS, values, strict=True)
-        }
-
+    smallest, greatest = file.bounds
     return described(
         location,
         file.path,
         arrival_date=file.arrival_date,
         rows=file.rows,
         size=file.size,
-        lower=bounds(min(file.rows_by_shard), file.first_arrival),
-        upper=bounds(max(file.rows_by_shard), file.last_arrival),
+        smallest=smallest,
+        greatest=greatest,
     )
 
 
@@ -154,16 +146,20 @@ def described(
     arrival_date: str,
     rows: int,
     size: int,
-    lower: Mapping[int, bytes],
-    upper: Mapping[int, bytes],
+    smallest: Mapping[str, Any],
+    greatest: Mapping[str, Any],
 ) -> IcebergFile:
     """Return the description of a data file, as manifests contain it.
 
     Args:
         path: Path relative to the table's location.
-        lower: The smallest values of the columns with statistics, by the id of the column.
+        smallest: The smallest values of the columns with statistics, by name.
     """
     ids = [FIELD_IDS[name] for name in STATISTICS]
+    lower, upper = (
+        {FIELD_IDS[name]: to_bytes(TYPES[name], value) for name, value in values.items()}
+        for values in (smallest, greatest)
+    )
     file = IcebergFile.from_args(
         content=DataFileContent.DATA,
         file_path=f"{location.rstrip('/')}/{path}",
@@ -173,8 +169,8 @@ def described(
         file_size_in_bytes=size,
         value_counts=dict.fromkeys(ids, rows),
         null_value_counts=dict.fromkeys(ids, 0),
-        lower_bounds=dict(lower),
-        upper_bounds=dict(upper),
+        lower_bounds=lower,
+        upper_bounds=upper,
     )
     file.spec_id = PARTITIONING.spec_id
     return file

@@ -10,7 +10,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.conversions import to_bytes
 
 from kinesis_assets.errors import TableUnreachable, TableUnsuitable
 from kinesis_assets.table.data_file import (
@@ -21,7 +20,6 @@ from kinesis_assets.table.data_file import (
     REWRITTEN_FILES,
     STATISTICS,
 )
-from kinesis_assets.table.iceberg.columns import TYPES
 from kinesis_assets.table.iceberg.manifests import described
 from kinesis_assets.table.snapshot import NewestRow
 from kinesis_assets.table.store.storage import write_new
@@ -265,16 +263,12 @@ class _NewFile:
         self._writer.close()
         size = int(self.sink.tell())
         self.sink.close()
-        lower, upper = (
-            {FIELD_IDS[name]: to_bytes(TYPES[name], bounds[end]) for name, bounds in self._bounds.items()}
-            for end in (0, 1)
-        )
         return described(
             location,
             self._path,
             arrival_date=self._arrival_date,
             rows=self._rows,
             size=size,
-            lower=lower,
-            upper=upper,
+            smallest={name: low for name, (low, _) in self._bounds.items()},
+            greatest={name: high for name, (_, high) in self._bounds.items()},
         )
