@@ -45,6 +45,13 @@ if TYPE_CHECKING:
     from kinesis_assets.table.raw_table import PositionedTable
 
 
+CHAIN_KEPT = timedelta(days=30)
+"""Commits that were superseded longer ago are deleted: no attempt reads the chain that far back."""
+
+CHAIN_NEEDED = timedelta(days=3)
+"""Younger commits are never deleted: the oldest attempt that may still commit reads back to them, see
+`check_files`."""
+
 MARKERS_KEPT = timedelta(days=1)
 """How long stop markers, heartbeats, and files about progress and of probes are kept. An attempt stops within
 minutes, and the last file of a live run is at most a minute old."""
@@ -52,6 +59,9 @@ minutes, and the last file of a live run is at most a minute old."""
 _FOLDERS_OF_RUNS = (STOP_MARKERS_FOLDER, HEARTBEATS_FOLDER, PROGRESS_FOLDER, PROBES_FOLDER)
 
 _AT_ONCE = 16
+
+_ID_STEP = 0.001
+"""The seconds between ids that differ in their time."""
 
 
 def prune(
@@ -187,16 +197,6 @@ def expired_files(filesystem: pyarrow.fs.FileSystem, folder: str, now: datetime)
     for info in files_in(filesystem, folder):
         if info.mtime is not None and info.mtime < now - MARKERS_KEPT:
             yield info.path
-
-
-CHAIN_KEPT = timedelta(days=30)
-"""Commits that were superseded longer ago are deleted: no attempt reads the chain that far back."""
-
-CHAIN_NEEDED = timedelta(days=3)
-"""Younger commits are never deleted: the oldest attempt that may still commit reads back to them, see
-`check_files`."""
-
-_ID_STEP = 0.001
 
 
 def files_by_id(files: pyarrow.fs.FileSystem, folder: str) -> dict[int, pyarrow.fs.FileInfo]:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions.positions import ShardPosition
 
 
+AMENDMENTS_FOLDER = "_kinesis/past"
+
 FORMAT = 2
 """The format number that this release writes. It is raised with every change that an older release must not
 read. Files of format 1 do not name their stream."""
@@ -191,9 +193,6 @@ def decode(content: bytes) -> Amendment:
         )
     check_rows(amendment.filled)
     return amendment
-
-
-AMENDMENTS_FOLDER = "_kinesis/past"
 
 
 def amendment_chain(table: str, files: Callable[[], pyarrow.fs.FileSystem]) -> Chain[Amendment]:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 
 POSITIONS_FOLDER = "_kinesis/positions"
+ARCHIVE_FOLDER = "_kinesis/archive"
 
 _MEMORY_PER_SHARD = 100
 """Approximate memory of a shard that a decoded file shares with its base."""
@@ -300,9 +301,6 @@ def _changed(before: StreamPositions, now: StreamPositions) -> int:
         known.get(shard_id) is not shard and known.get(shard_id) != shard
         for shard_id, shard in now.shards.items()
     )
-
-
-ARCHIVE_FOLDER = "_kinesis/archive"
 
 
 class Segment(msgspec.Struct, frozen=True):
