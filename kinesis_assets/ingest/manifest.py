@@ -18,9 +18,8 @@ import msgspec
 
 from kinesis_assets import errors
 from kinesis_assets.errors import LandingFailed, ShardError
-from kinesis_assets.kinesis.position import PositionKind
+from kinesis_assets.kinesis.position import NUMBER, PositionKind, may_return, passed
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.kinesis.shards import NUMBER
 from kinesis_assets.table.data_file import DataFile, is_new_file
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts, Time
 
@@ -277,43 +276,18 @@ def is_reachable(range_: ShardRange, position: Position, records: int, first: st
     Args:
         first: Sequence number of the first record read; None if none was read.
     """
-    start = range_.start
     if not records:
-        return (first, position) == (None, start)
+        return (first, position) == (None, range_.start)
+    through = passed(position)
+    if first is None or through is None or not is_ascending([first, position.sequence_number]):
+        return False
+    start, end = passed(range_.start), None if range_.up_to is None else passed(range_.up_to)
     return (
-        first is not None
-        and position.kind is PositionKind.AFTER_SEQUENCE_NUMBER
-        and is_ascending([start.sequence_number or "0", first, position.sequence_number])
-        and _is_after(start, position)
-        and _can_be_first(start, first)
-        and _within(position, range_.up_to)
+        position.kind is PositionKind.AFTER_SEQUENCE_NUMBER
+        and may_return(range_.start, first)
+        and (start is None or start < through)
+        and (end is None or (through[0], 0) <= end)  # its last record begins before the end
     )
-
-
-def _can_be_first(start: Position, first: str) -> bool:
-    """Return whether a record at or after a start can be the first one read from there."""
-    if start.kind is PositionKind.AFTER_SEQUENCE_NUMBER and start.sub_sequence_number is None:
-        return first != start.sequence_number
-    return True
-
-
-def _is_after(start: Position, position: Position) -> bool:
-    """Return whether a position that is not before a start is after it."""
-    if start.kind is not PositionKind.AFTER_SEQUENCE_NUMBER:
-        return True
-    before, after = start.sub_sequence_number, position.sub_sequence_number
-    if start.sequence_number != position.sequence_number:
-        return True
-    return before is not None and (after is None or after > before)
-
-
-def _within(position: Position, up_to: Position | None) -> bool:
-    """Return whether a range that ends where a read from `up_to` starts can reach a position."""
-    if up_to is None:
-        return True
-    if position.sequence_number == up_to.sequence_number:
-        return up_to.kind is PositionKind.AFTER_SEQUENCE_NUMBER
-    return is_ascending([position.sequence_number, up_to.sequence_number])
 
 
 def is_ascending(numbers: Sequence[str | None]) -> bool:

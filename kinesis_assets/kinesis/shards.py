@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.position import NUMBER, Position
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """The names of streams and of shards (AWS API reference, CreateStream and Shard)."""
-
-LONGEST_NUMBER = 129
-"""The maximum number of digits in a `NUMBER`."""
-
-NUMBER = re.compile(f"0|[1-9][0-9]{{0,{LONGEST_NUMBER - 1}}}")
-"""Sequence numbers and hash keys (AWS API reference, SequenceNumberRange and HashKeyRange)."""
 
 SHORTEST_RETENTION = timedelta(hours=24)
 """The minimum retention of a stream (AWS API reference, DecreaseStreamRetentionPeriod). A younger record

@@ -22,8 +22,8 @@ from botocore.eventstream import EventStreamBuffer, ParserError
 from botocore.exceptions import BotoCoreError
 
 from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.position import NUMBER
 from kinesis_assets.kinesis.records.wire import checked_lag
-from kinesis_assets.kinesis.shards import NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
