@@ -33,10 +33,10 @@ from kinesis_assets.ingest.manifest import (
 from kinesis_assets.ingest.task import (
     BYTES_IN_FLIGHT,
     LandingJob,
-    ShardGroup,
     TaskProgress,
     client_of,
     configure_allocators,
+    read_all,
 )
 from kinesis_assets.kinesis.limits import Allowance, Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
@@ -150,7 +150,7 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     files = ProgressFiles(landing.folder, landing.batch_id)
     progress = TaskProgress(files, readings, clock, landing.progress_interval)
     with writer:
-        errors = ShardGroup(readings, turns).read(write_missing)
+        errors = read_all(readings, turns, write_missing)
         written = tuple(writer.close())
     shards = tuple(
         counts[reading.range.shard_id].result(reading, error)
