@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kinesis_assets.ingest.manifest import Landing, check_landing, decode_all
+from kinesis_assets.ingest.manifest import landing_of
 from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.kinesis.reading.received_pages import encode
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
@@ -106,17 +107,6 @@ def _rows(spark: SparkSession, parts: Sequence[Mapping[str, Received]]) -> DataF
     # Each batch becomes a partition.
     batches = [pa.RecordBatch.from_arrays(list(each), ["id", "received"]) for each in columns]
     return spark.createDataFrame(pa.Table.from_batches(batches))
-
-
-def landing_of(contents: Sequence[object], job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
-    """Decode and check the manifests that a landing's tasks returned.
-
-    Raises:
-        LandingFailed: A manifest is invalid, or the manifests cannot be the result of these ranges.
-    """
-    landing = sum(decode_all(f"stream {job.stream}", contents, Landing), Landing())
-    check_landing(job.stream, job.batch_id, ranges, landing)
-    return landing
 
 
 def cancel_landing(spark: SparkSession, batch_id: int) -> None:

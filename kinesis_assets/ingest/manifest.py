@@ -26,6 +26,7 @@ from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reading.range import ShardRange
@@ -158,11 +159,17 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=_as_data)
 _Shard = TypeVar("_Shard", bound="ShardResult")
 
 
-def check_landing(stream: str, batch_id: int, ranges: Sequence[ShardRange], landing: Landing) -> None:
-    """Check that a landing can be the result of these ranges. Raises `LandingFailed` if it cannot."""
+def landing_of(contents: Iterable[object], job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
+    """Decode, check and add up the manifests that a landing's tasks returned.
+
+    Raises:
+        LandingFailed: A manifest is invalid, or the manifests cannot be the result of these ranges.
+    """
+    found = sum(decode_all(f"stream {job.stream}", contents, Landing), Landing())
     check_manifest(
-        stream, batch_id, ranges, files=landing.files, shards=landing.shards, wrong_shard=_wrong_landing
+        job.stream, job.batch_id, ranges, files=found.files, shards=found.shards, wrong_shard=_wrong_landing
     )
+    return found
 
 
 def check_manifest(

@@ -8,8 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kinesis_assets.ingest.land import landing_of
-from kinesis_assets.ingest.manifest import encode
+from kinesis_assets.ingest.manifest import encode, landing_of
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.reading.received_pages import decode
 from kinesis_assets.kinesis.reading.received_pages import encode as encode_received

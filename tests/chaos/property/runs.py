@@ -23,8 +23,7 @@ from kinesis_assets.errors import (
     TooManyBadRecords,
 )
 from kinesis_assets.ingest.fan_out import land_received
-from kinesis_assets.ingest.land import landing_of
-from kinesis_assets.ingest.manifest import encode
+from kinesis_assets.ingest.manifest import encode, landing_of
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group

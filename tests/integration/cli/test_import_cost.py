@@ -86,7 +86,7 @@ from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.ingest.land import landing_of
+from kinesis_assets.ingest.manifest import landing_of
 from kinesis_assets.ingest.task import LandingJob, landing_task
 from kinesis_assets.table.store.storage import TableFolder
 import math, pyarrow
