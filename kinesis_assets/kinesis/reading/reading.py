@@ -27,7 +27,7 @@ from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_bef
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedPages
 from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices, is_damaged
 from kinesis_assets.kinesis.records.records import Records, checksums
-from kinesis_assets.kinesis.transport.concurrency import Turns, iterate
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns, iterate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.records.records import Record
     from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.settings import PageSizes
-    from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter
 
 
 class ShardReading:
@@ -52,7 +51,7 @@ class ShardReading:
         quota: The quota that the reading shares with others.
         turns: The turns of the readings of a task, one of which the caller has taken for this reading. Once
             they are stopped, no further page is requested.
-        limiter: A page holds a reservation until the next records are requested.
+        limiter: A page holds a reservation until the next records are requested. None for one of its own.
         received: What a subscription to the shard has received from the start of the range on, or from before
             it. The range ends with it. None to call GetRecords.
 
@@ -116,7 +115,7 @@ class ShardReading:
         self._sizes = client.settings.page_sizes
         self._turns = turns or Turns(1, self._clock)
         self._pause = self._turns.sleep if turns is None else turns.pause
-        self._reservation = None if limiter is None else limiter.reservation()
+        self._reservation = (limiter or MemoryLimiter(self._sizes.largest_body)).reservation()
         self._stall_detector = StallDetector(range_.retry_seconds, timing)
         self._pacing = CallPacing(self._sizes, timing)
         self._started = False
@@ -135,7 +134,7 @@ class ShardReading:
         """Yield the range's records, at most a page at a time. It must be closed if it is not exhausted."""
         try:
             while self.end is None:
-                self._release()
+                self._reservation.release()
                 if self._started or self._pacing.seconds_left():
                     await self._pause(self._pacing.seconds_left())
                 # The page that confirms the end of a shard needs no quota: it has no records.
@@ -154,7 +153,7 @@ class ShardReading:
                         del records
                 del response
         finally:
-            self._release()
+            self._reservation.release()
 
     def _batches_of(self, page: Page, service_time: datetime) -> Iterator[Records]:
         before = self.records
@@ -183,10 +182,6 @@ class ShardReading:
     def refused(self) -> str | None:
         """Why GetRecords has read instead of what a subscription has received; None if it has not."""
         return self._pages.refused
-
-    def _release(self) -> None:
-        if self._reservation is not None:
-            self._reservation.release()
 
     @property
     def _used_up(self) -> bool:
@@ -321,13 +316,13 @@ class ShardReading:
                 sent, limit = self._clock.monotonic(), self._pacing.limit(self._quotas)
                 page, service_time = await self._pages.page(limit, self.position, self._reservation)
             except CallFailed as error:
-                self._release()
+                self._reservation.release()
                 self.throttles += is_throttled(error)
                 self._pacing.note_failure(error)
                 self._stall_detector.note_no_progress()
                 if is_transient(error) and self._ends_after_failure(silent=retries.is_silent(error)):
                     return None
-                if is_too_long(error) and self._pacing.halve(limit):
+                if is_too_long(error) and self._pacing.page_limit.halve(limit):
                     await self._pause(self._pacing.seconds_left())
                     continue
                 if not is_throttled(error):

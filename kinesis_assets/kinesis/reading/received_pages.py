@@ -91,9 +91,7 @@ class ReceivedPages:
         if not self._events:
             await self._polls.connect(position)
 
-    async def page(
-        self, limit: int, position: Position, reservation: Reservation | None
-    ) -> tuple[Page, datetime]:
+    async def page(self, limit: int, position: Position, reservation: Reservation) -> tuple[Page, datetime]:
         """Return the page at a position after `connect`, see `PageSource.page`."""
         self.uses_shared_rates = not self._events
         if self._events:
@@ -105,15 +103,12 @@ class ReceivedPages:
             await self._polls.connect(position)
         return await self._polls.page(limit, position, reservation)
 
-    async def _received_page(
-        self, position: Position, reservation: Reservation | None
-    ) -> tuple[Page, datetime]:
+    async def _received_page(self, position: Position, reservation: Reservation) -> tuple[Page, datetime]:
         size, events = 0, []
         while self._events and size < _PAGE_BYTES:
             events.append(self._events.pop())
             size += len(events[-1].payload)
-        if reservation is not None:
-            await reservation.acquire(int(MEMORY_PER_BODY_BYTE * size))
+        await reservation.acquire(int(MEMORY_PER_BODY_BYTE * size))
         received, emptied = events[-1].received, events[-1].emptied
         page = page_of_events([_event_decoder.decode(event.payload) for event in events])
         del events  # the traceback of an error must not keep them alive
