@@ -70,8 +70,9 @@ def land(
     ]
     with tagged(spark, _tag(job.batch_id)), ExitStack() as opened:
         files: list[str] = []
+        pass_on = any(parts)
         # In rows, it would be copied many times within the JVM.
-        if any(parts) and runs_on_this_machine(spark):
+        if pass_on and runs_on_this_machine(spark):
             try:
                 files = opened.enter_context(_files(spark, parts))
             except OSError as error:
@@ -81,8 +82,8 @@ def land(
                     job.stream,
                     error,
                 )
-                received = {}
-        frame = spark.range(0, tasks, 1, tasks) if files or not received else _rows(spark, parts)
+                pass_on = False
+        frame = _rows(spark, parts) if pass_on and not files else spark.range(0, tasks, 1, tasks)
         rows = frame.mapInArrow(landing_task(job, groups, files), "landing binary").collect()
     return landing_of([row[0] for row in rows], job, ranges)
 
