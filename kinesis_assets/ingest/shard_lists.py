@@ -76,20 +76,20 @@ def check_list(listing: StreamListing, positions: StreamPositions, table: str) -
         raise StreamRecreated(stream, "deleted and created again during this run; run again")
     if reasons := _contradictions(listing, positions, table):
         raise ShardListStale(stream, reasons)
-    _refuse_missing_parents(listing, positions.shards, positions.listed_at)
+    check_recent_parents(listing, positions.shards, positions.listed_at)
 
 
-def check_first_list(listing: StreamListing) -> None:
-    """Check that the first list of a stream contains every parent that cannot have expired.
-
-    Raises `ShardListIncomplete` if it lacks one.
-    """
-    _refuse_missing_parents(listing, (), None)
-
-
-def _refuse_missing_parents(
-    listing: StreamListing, known: Container[str], listed_at: datetime | None
+def check_recent_parents(
+    listing: StreamListing, known: Container[str] = (), listed_at: datetime | None = None
 ) -> None:
+    """Check that a list contains every parent that cannot have expired.
+
+    Args:
+        known, listed_at: See `check_unlisted_parents`, which checks the others.
+
+    Raises:
+        ShardListIncomplete: It lacks one.
+    """
     summary = listing.summary
     since = listed_at or summary.identity.created
     if missing := missing_parents(listing.shards, known, since=since, now=summary.service_time):
@@ -214,7 +214,7 @@ def confirmed_listing(
     Raises:
         ShardListIncomplete: The list lacks shards.
     """
-    check_first_list(listing)
+    check_recent_parents(listing)
     hours = max(listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
     listing = listing.with_retention(hours)
     check_unlisted_parents(client, listing, known)
