@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kinesis_assets.ingest.manifest import landing_of
+from kinesis_assets.ingest.manifest import Landing
 from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.kinesis.reading.received_pages import encode
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.reading.range import ShardRange
@@ -85,7 +84,7 @@ def land(
                 pass_on = False
         frame = _rows(spark, parts) if pass_on and not files else spark.range(0, tasks, 1, tasks)
         rows = frame.mapInArrow(landing_task(job, groups, files), "landing binary").collect()
-    return landing_of([row[0] for row in rows], job, ranges)
+    return Landing.of([row[0] for row in rows], job, ranges)
 
 
 @contextmanager

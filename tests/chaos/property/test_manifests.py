@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import DataLost, LandingFailed
-from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode, landing_of
+from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.limits import Bounds
@@ -95,7 +95,7 @@ PLACES = places(msgspec.msgpack.decode(encode(HONEST)))
 
 
 def accepted(content: bytes) -> Landing:
-    return landing_of([content], JOB, RANGES)
+    return Landing.of([content], JOB, RANGES)
 
 
 def test_an_unchanged_manifest_is_accepted() -> None:
