@@ -8,7 +8,7 @@ of a shard is read by GetRecords too, so that it is confirmed as always, see `pa
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.records.wire import Page, WireEvent, check_follows, 
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from _typeshed import ReadableBuffer
 
@@ -30,7 +30,8 @@ _PAGE_BYTES = 1 << 20
 """The size of the events from which on they are a page, in bytes."""
 
 
-class ReceivedEvent(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReceivedEvent:
     """An event of a subscription.
 
     Attributes:
@@ -55,7 +56,7 @@ class Received(NamedTuple):
     """
 
     start: Position
-    events: list[ReceivedEvent]
+    events: Sequence[ReceivedEvent]
     millis_behind_latest: int
     seen: datetime
 
