@@ -359,13 +359,13 @@ def user_records(page: Records, start: Position, range_: ShardRange, sizes: Page
     page.drop_data_column()  # the sub-records have their own
     batch: list[Record] = []
     for record in page:
-        resumed = start.sub_sequence_number is not None and record.sequence_number == start.sequence_number
+        read = start.sub_sequence_number if record.sequence_number == start.sequence_number else None
         last: Sequence[Record] = ()
         for parts in deaggregate_slices(record, range_.hash_range_for(record), sizes.sub_records):
             if last:
                 yield Records.of([*batch, *last], continued=True)
                 batch = []
-            last = [part for part in parts if _is_after(part, start)] if resumed else parts
+            last = parts if read is None else [part for part in parts if part.sub_sequence_number > read]
         batch += last
         if len(batch) >= sizes.page:
             yield Records.of(batch)
@@ -378,8 +378,3 @@ def is_inside(records: Records, taken: int) -> bool:
     if taken == len(records):
         return records.continued
     return records.numbers[taken] == records.numbers[taken - 1]
-
-
-def _is_after(part: Record, start: Position) -> bool:
-    """Whether a sub-record of the aggregate at a position is after that position."""
-    return part.sub_sequence_number > (start.sub_sequence_number or 0)
