@@ -84,7 +84,7 @@ def land(
                 pass_on = False
         frame = _rows(spark, parts) if pass_on and not files else spark.range(0, tasks, 1, tasks)
         rows = frame.mapInArrow(landing_task(job, groups, files), "landing binary").collect()
-    return Landing.of([row[0] for row in rows], job, ranges)
+    return Landing.of([row[0] for row in rows], job.stream, job.batch_id, ranges)
 
 
 @contextmanager

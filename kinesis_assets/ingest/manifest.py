@@ -26,7 +26,6 @@ from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reading.range import ShardRange
@@ -133,7 +132,7 @@ class JobResult(msgspec.Struct, Generic[_Shard], frozen=True, forbid_unknown_fie
         return type(self)(self.files + other.files, self.shards + other.shards)
 
     @classmethod
-    def of(cls, contents: Iterable[object], job: LandingJob, ranges: Sequence[ShardRange]) -> Self:
+    def of(cls, contents: Iterable[object], stream: str, batch_id: int, ranges: Sequence[ShardRange]) -> Self:
         """Decode, check and add up the manifests that the tasks of a job returned.
 
         Args:
@@ -143,9 +142,9 @@ class JobResult(msgspec.Struct, Generic[_Shard], frozen=True, forbid_unknown_fie
         Raises:
             LandingFailed: A manifest is invalid, or the manifests cannot be the result of these ranges.
         """
-        subject = f"stream {job.stream}"
+        subject = f"stream {stream}"
         result = sum(decode_all(subject, contents, cls), cls())
-        if wrong := result.contradiction(job.batch_id, ranges):
+        if wrong := result.contradiction(batch_id, ranges):
             raise invalid(subject, wrong)
         return result
 

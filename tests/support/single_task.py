@@ -31,8 +31,8 @@ def land_as_in_spark(
     received: Mapping[str, Received] = MappingProxyType({}),
 ) -> Landing:
     shipped = decode(b"".join(encode_received(received)))
-    return Landing.of([encode(land_group(job, ranges, allowance, shipped))], job, ranges)
+    return Landing.of([encode(land_group(job, ranges, allowance, shipped))], job.stream, job.batch_id, ranges)
 
 
 def fill_as_in_spark(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
-    return FillResult.of([encode(fill_group(job, ranges))], job.landing, ranges)
+    return FillResult.of([encode(fill_group(job, ranges))], job.landing.stream, job.landing.batch_id, ranges)

@@ -210,8 +210,7 @@ class ShardReading:
 
     async def _check_for_loss(self, page: Page, service_time: datetime) -> None:
         """Record a gap before a page, or fail, if records may have expired there."""
-        gap = None if self._loss is None else self._loss.possible_gap(page, service_time, self.position)
-        if self._loss is None or gap is None:
+        if self._loss is None or (gap := self._loss.possible_gap(page, service_time, self.position)) is None:
             return
         number = None if self.position.sub_sequence_number is not None else self.position.sequence_number
         if number is not None and await self._is_available(number):

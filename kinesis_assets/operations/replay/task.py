@@ -78,7 +78,7 @@ def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Fil
     tasks = max(1, min(len(ranges), parallelism(spark)))
     groups = packed(ranges, tasks)
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(_task(job, groups), "filling binary").collect()
-    return FillResult.of([row[0] for row in rows], job.landing, ranges)
+    return FillResult.of([row[0] for row in rows], job.landing.stream, job.landing.batch_id, ranges)
 
 
 def _task(

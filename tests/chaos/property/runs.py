@@ -225,7 +225,7 @@ def _or_inf(bound: int | None) -> float:
 
 
 def _fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
-    return FillResult.of([encode(fill_group(job, ranges))], job.landing, ranges)
+    return FillResult.of([encode(fill_group(job, ranges))], job.landing.stream, job.landing.batch_id, ranges)
 
 
 def _landing(run: Run, subscriptions: Subscriptions | None) -> Land:
@@ -249,6 +249,6 @@ def _landing(run: Run, subscriptions: Subscriptions | None) -> Land:
             if run.speculative == "after":
                 with suppress(*ERRORS):
                     land_group(*group)
-        return Landing.of(manifests, job, ranges)
+        return Landing.of(manifests, job.stream, job.batch_id, ranges)
 
     return land if subscriptions is None else partial(land_received, subscriptions, land)

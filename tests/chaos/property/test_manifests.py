@@ -95,7 +95,7 @@ PLACES = places(msgspec.msgpack.decode(encode(HONEST)))
 
 
 def accepted(content: bytes) -> Landing:
-    return Landing.of([content], JOB, RANGES)
+    return Landing.of([content], JOB.stream, JOB.batch_id, RANGES)
 
 
 def test_an_unchanged_manifest_is_accepted() -> None:

@@ -97,7 +97,7 @@ range_ = ShardRange("shardId-000000000000", Position.parse("TRIM_HORIZON"), Boun
 ids = pyarrow.Array.from_buffers(pyarrow.int64(), 1, [None, pyarrow.py_buffer(bytes(8))])
 (answer,) = landing_task(job, [([range_], Allowance())])([pyarrow.RecordBatch.from_arrays([ids], ["id"])])
 (landing,) = answer["landing"].to_pylist()
-assert Landing.of([landing], job, [range_]).rows == 12, landing
+assert Landing.of([landing], job.stream, job.batch_id, [range_]).rows == 12, landing
 """
 
 
