@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kinesis_assets.table.row_predicates import PassedRecord
+    from kinesis_assets.kinesis.position import PassedRecord
 
 RECORD_COLUMNS = ("sequence_number", "sub_sequence_number", "shard_id")
 """The columns that identify a record of a raw table, in the order by which those of a commit are ordered."""

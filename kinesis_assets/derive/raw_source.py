@@ -23,22 +23,21 @@ from typing import TYPE_CHECKING
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, BatchRecords, Cursor
 from kinesis_assets.derive.source import Source, SourceCommit, commits_missing, of_amendment
 from kinesis_assets.errors import PositionsUnreadable, TableUnsuitable
-from kinesis_assets.kinesis.position import PositionKind
+from kinesis_assets.kinesis.position import PositionKind, at, passed
 from kinesis_assets.table import rewrites
 from kinesis_assets.table.positions.positions_file import CommitRef
-from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
     from kinesis_assets.derive.source import Arrivals
+    from kinesis_assets.kinesis.position import PassedRecord
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.positions.range_stats import RangeStats
     from kinesis_assets.table.raw_table import PositionedTable
-    from kinesis_assets.table.row_predicates import PassedRecord
 
 _PARALLEL_READS = 16
 

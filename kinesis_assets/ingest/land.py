@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kinesis_assets.ingest.manifest import Landing, check_landing, decode_all
+from kinesis_assets.ingest.manifest import Landing
 from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.kinesis.reading.received_pages import encode
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
@@ -69,8 +69,9 @@ def land(
     ]
     with tagged(spark, _tag(job.batch_id)), ExitStack() as opened:
         files: list[str] = []
+        pass_on = any(parts)
         # In rows, it would be copied many times within the JVM.
-        if any(parts) and runs_on_this_machine(spark):
+        if pass_on and runs_on_this_machine(spark):
             try:
                 files = opened.enter_context(_files(spark, parts))
             except OSError as error:
@@ -80,10 +81,10 @@ def land(
                     job.stream,
                     error,
                 )
-                received = {}
-        frame = spark.range(0, tasks, 1, tasks) if files or not received else _rows(spark, parts)
+                pass_on = False
+        frame = _rows(spark, parts) if pass_on and not files else spark.range(0, tasks, 1, tasks)
         rows = frame.mapInArrow(landing_task(job, groups, files), "landing binary").collect()
-    return landing_of([row[0] for row in rows], job, ranges)
+    return Landing.of([row[0] for row in rows], job.stream, job.batch_id, ranges)
 
 
 @contextmanager
@@ -106,17 +107,6 @@ def _rows(spark: SparkSession, parts: Sequence[Mapping[str, Received]]) -> DataF
     # Each batch becomes a partition.
     batches = [pa.RecordBatch.from_arrays(list(each), ["id", "received"]) for each in columns]
     return spark.createDataFrame(pa.Table.from_batches(batches))
-
-
-def landing_of(contents: Sequence[object], job: LandingJob, ranges: Sequence[ShardRange]) -> Landing:
-    """Decode and check the manifests that a landing's tasks returned.
-
-    Raises:
-        LandingFailed: A manifest is invalid, or the manifests cannot be the result of these ranges.
-    """
-    landing = sum(decode_all(f"stream {job.stream}", contents, Landing), Landing())
-    check_landing(job.stream, job.batch_id, ranges, landing)
-    return landing
 
 
 def cancel_landing(spark: SparkSession, batch_id: int) -> None:

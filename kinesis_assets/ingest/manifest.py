@@ -12,20 +12,19 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
 
 from kinesis_assets import errors
 from kinesis_assets.errors import LandingFailed, ShardError
-from kinesis_assets.kinesis.position import PositionKind
+from kinesis_assets.kinesis.position import NUMBER, PositionKind, may_return, passed
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.kinesis.shards import NUMBER
 from kinesis_assets.table.data_file import DataFile, is_new_file
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts, Time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kinesis_assets.kinesis.data_loss import Gap
     from kinesis_assets.kinesis.position import Position
@@ -49,7 +48,8 @@ class ShardResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The part of a shard's result that the manifests of landings and replays share.
 
     Attributes:
-        stats: The facts about its range and about its rows in the files.
+        stats: The facts about its range and about its rows in the files. They do not contradict themselves,
+            or they could not be decoded.
         end: Why the range ended; None if an error ended it.
         error: The error that did; None if there was none.
     """
@@ -58,6 +58,36 @@ class ShardResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stats: RangeStats
     end: RangeEnd | None
     error: ShardError | None
+
+    @property
+    def read(self) -> int:
+        """Number of records read."""
+        return self.stats.rows
+
+    @property
+    def first_read(self) -> str | None:
+        """Sequence number of the first record read; None if none was read."""
+        return self.stats.first_sequence_number
+
+    def checks(self, range_: ShardRange) -> Iterator[tuple[bool, str]]:
+        """Yield for each check of the result of a range whether it fails, and what is wrong if it does."""
+        stats = self.stats
+        numbers = [self.first_read, stats.first_sequence_number, stats.last_sequence_number]
+        ended_twice_or_never = (self.end is None) == (self.error is None)
+        error_of_another = self.error is not None and self.error.shard_id != self.shard_id
+        yield (
+            ended_twice_or_never or error_of_another,
+            "both an end and an error, or neither, or another shard's error",
+        )
+        yield stats.start != range_.start, "another start than that of the requested range"
+        yield (
+            stats.rows > 0 and not is_ascending([*numbers, stats.through.sequence_number]),
+            "rows that are not among the records that were read",
+        )
+        yield (
+            not is_reachable(range_, stats.through, self.read, self.first_read),
+            "a position that cannot be reached from its start with these records",
+        )
 
 
 class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
@@ -72,15 +102,68 @@ class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
     tip_time: Time | None
     refused: str | None = None
 
+    def checks(self, range_: ShardRange) -> Iterator[tuple[bool, str]]:
+        """Yield the checks of every shard, and those of the facts."""
+        yield from super().checks(range_)
+        stats, facts = self.stats, self.facts
+        arrivals = [facts.first_arrival, facts.last_arrival]
+        yield (
+            stats.rows > 0 and stats.last_sequence_number != stats.through.sequence_number,
+            "a position that is not that of the last row",
+        )
+        yield facts.bad_records + facts.outside_hash_range > stats.rows, "more marked rows than rows"
+        yield (
+            arrivals.count(None) != (0 if stats.rows else 2),
+            "rows without arrivals, or arrivals without rows",
+        )
+        yield any(_has_no_offset(gap) for gap in facts.gaps), "a gap whose times have no offset from UTC"
 
-class Landing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The result of a landing: its files and its shards. Nothing is committed yet."""
+
+_Shard = TypeVar("_Shard", bound=ShardResult)
+
+
+class JobResult(msgspec.Struct, Generic[_Shard], frozen=True, forbid_unknown_fields=True):
+    """The result of a Spark job that reads shards: its files and its shards. Nothing is committed yet."""
 
     files: tuple[DataFile, ...] = ()
-    shards: tuple[ShardLanding, ...] = ()
+    shards: tuple[_Shard, ...] = ()
 
-    def __add__(self, other: Landing) -> Landing:
-        return Landing(self.files + other.files, self.shards + other.shards)
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.files + other.files, self.shards + other.shards)
+
+    @classmethod
+    def of(cls, contents: Iterable[object], stream: str, batch_id: int, ranges: Sequence[ShardRange]) -> Self:
+        """Decode, check and add up the manifests that the tasks of a job returned.
+
+        Args:
+            contents: See `decode_all`.
+            ranges: The requested ranges, each of another shard.
+
+        Raises:
+            LandingFailed: A manifest is invalid, or the manifests cannot be the result of these ranges.
+        """
+        subject = f"stream {stream}"
+        result = sum(decode_all(subject, contents, cls), cls())
+        if wrong := result.contradiction(batch_id, ranges):
+            raise invalid(subject, wrong)
+        return result
+
+    def contradiction(self, batch_id: int, ranges: Sequence[ShardRange]) -> str | None:
+        """Return why this cannot be the result of a batch with these ranges; None if it can."""
+        rows = {shard.shard_id: shard.stats.rows for shard in self.shards}
+        wrong = _wrong_shards(ranges, self.shards) or _wrong_files(batch_id, self.files, rows)
+        if wrong:
+            return wrong
+        by_shard = {range_.shard_id: range_ for range_ in ranges}
+        for shard in self.shards:
+            for fails, reason in shard.checks(by_shard[shard.shard_id]):
+                if fails:
+                    return f"{shard.shard_id}: {reason}"
+        return None
+
+
+class Landing(JobResult[ShardLanding], frozen=True, forbid_unknown_fields=True):
+    """The result of a landing."""
 
     @property
     def rows(self) -> int:
@@ -156,67 +239,6 @@ def _from_data(kind: type[Any], data: object) -> ShardError:
 _encoder = msgspec.msgpack.Encoder(enc_hook=_as_data)
 
 
-_Shard = TypeVar("_Shard", bound="ShardResult")
-
-
-def check_landing(stream: str, batch_id: int, ranges: Sequence[ShardRange], landing: Landing) -> None:
-    """Check that a landing can be the result of these ranges. Raises `LandingFailed` if it cannot."""
-    check_manifest(
-        stream, batch_id, ranges, files=landing.files, shards=landing.shards, wrong_shard=_wrong_landing
-    )
-
-
-def check_manifest(
-    stream: str,
-    batch_id: int,
-    ranges: Sequence[ShardRange],
-    *,
-    files: Sequence[DataFile],
-    shards: Sequence[_Shard],
-    wrong_shard: Callable[[ShardRange, _Shard], str | None],
-) -> None:
-    """Check the shards and files that a job's manifests report. Raises `LandingFailed` if a check fails.
-
-    Args:
-        ranges: The requested ranges, each of another shard.
-        wrong_shard: Returns why a shard cannot be the result of its range; None if it can.
-    """
-    wrong = _wrong_shards(ranges, shards) or _wrong_files(
-        batch_id, files, {shard.shard_id: shard.stats.rows for shard in shards}
-    )
-    if not wrong:
-        by_shard = {range_.shard_id: range_ for range_ in ranges}
-        wrong = _first(wrong_shard(by_shard[shard.shard_id], shard) for shard in shards)
-    if wrong:
-        raise invalid(f"stream {stream}", wrong)
-
-
-def common_checks(
-    range_: ShardRange, shard: ShardResult, *, read: int, first_read: str | None
-) -> tuple[tuple[bool, str], ...]:
-    """Return the checks that every shard's report must pass, for `first_failed`.
-
-    Args:
-        shard: The report. Its `RangeStats` do not contradict themselves, or they could not be decoded.
-        read: Number of records read.
-        first_read: Sequence number of the first one; None if none was read.
-    """
-    stats = shard.stats
-    numbers = [first_read, stats.first_sequence_number, stats.last_sequence_number]
-    return (
-        (_wrong_end(shard), "both an end and an error, or neither, or another shard's error"),
-        (stats.start != range_.start, "another start than that of the requested range"),
-        (
-            stats.rows > 0 and not is_ascending([*numbers, stats.through.sequence_number]),
-            "rows that are not among the records that were read",
-        ),
-        (
-            not is_reachable(range_, stats.through, read, first_read),
-            "a position that cannot be reached from its start with these records",
-        ),
-    )
-
-
 def _wrong_shards(ranges: Sequence[ShardRange], shards: Sequence[ShardResult]) -> str | None:
     requested = Counter(range_.shard_id for range_ in ranges)
     returned = Counter(shard.shard_id for shard in shards)
@@ -245,28 +267,6 @@ def _wrong_files(batch_id: int, files: Sequence[DataFile], rows: dict[str, int])
     return None
 
 
-def _wrong_landing(range_: ShardRange, shard: ShardLanding) -> str | None:
-    stats, facts = shard.stats, shard.facts
-    arrivals = [facts.first_arrival, facts.last_arrival]
-    return first_failed(
-        shard.shard_id,
-        *common_checks(range_, shard, read=stats.rows, first_read=stats.first_sequence_number),
-        (
-            stats.rows > 0 and stats.last_sequence_number != stats.through.sequence_number,
-            "a position that is not that of the last row",
-        ),
-        (facts.bad_records + facts.outside_hash_range > stats.rows, "more marked rows than rows"),
-        (arrivals.count(None) != (0 if stats.rows else 2), "rows without arrivals, or arrivals without rows"),
-        (any(_has_no_offset(gap) for gap in facts.gaps), "a gap whose times have no offset from UTC"),
-    )
-
-
-def _wrong_end(shard: ShardResult) -> bool:
-    if shard.error is None:
-        return shard.end is None
-    return shard.end is not None or shard.error.shard_id != shard.shard_id
-
-
 def _has_no_offset(gap: Gap) -> bool:
     return gap.until.tzinfo is None or (gap.since is not None and gap.since.tzinfo is None)
 
@@ -277,43 +277,18 @@ def is_reachable(range_: ShardRange, position: Position, records: int, first: st
     Args:
         first: Sequence number of the first record read; None if none was read.
     """
-    start = range_.start
     if not records:
-        return (first, position) == (None, start)
+        return (first, position) == (None, range_.start)
+    through = passed(position)
+    if first is None or through is None or not is_ascending([first, position.sequence_number]):
+        return False
+    start, end = passed(range_.start), None if range_.up_to is None else passed(range_.up_to)
     return (
-        first is not None
-        and position.kind is PositionKind.AFTER_SEQUENCE_NUMBER
-        and is_ascending([start.sequence_number or "0", first, position.sequence_number])
-        and _is_after(start, position)
-        and _can_be_first(start, first)
-        and _within(position, range_.up_to)
+        position.kind is PositionKind.AFTER_SEQUENCE_NUMBER
+        and may_return(range_.start, first)
+        and (start is None or start < through)
+        and (end is None or (through[0], 0) <= end)  # its last record begins before the end
     )
-
-
-def _can_be_first(start: Position, first: str) -> bool:
-    """Return whether a record at or after a start can be the first one read from there."""
-    if start.kind is PositionKind.AFTER_SEQUENCE_NUMBER and start.sub_sequence_number is None:
-        return first != start.sequence_number
-    return True
-
-
-def _is_after(start: Position, position: Position) -> bool:
-    """Return whether a position that is not before a start is after it."""
-    if start.kind is not PositionKind.AFTER_SEQUENCE_NUMBER:
-        return True
-    before, after = start.sub_sequence_number, position.sub_sequence_number
-    if start.sequence_number != position.sequence_number:
-        return True
-    return before is not None and (after is None or after > before)
-
-
-def _within(position: Position, up_to: Position | None) -> bool:
-    """Return whether a range that ends where a read from `up_to` starts can reach a position."""
-    if up_to is None:
-        return True
-    if position.sequence_number == up_to.sequence_number:
-        return up_to.kind is PositionKind.AFTER_SEQUENCE_NUMBER
-    return is_ascending([position.sequence_number, up_to.sequence_number])
 
 
 def is_ascending(numbers: Sequence[str | None]) -> bool:
@@ -322,12 +297,3 @@ def is_ascending(numbers: Sequence[str | None]) -> bool:
         return False
     values = [int(number or 0) for number in numbers]
     return values == sorted(values)
-
-
-def _first(found: Iterable[str | None]) -> str | None:
-    return next((each for each in found if each), None)
-
-
-def first_failed(shard_id: str, *checks: tuple[bool, str]) -> str | None:
-    """Return the shard and the reason of the first check that failed; None if all passed."""
-    return _first(f"{shard_id}: {reason}" for failed, reason in checks if failed)

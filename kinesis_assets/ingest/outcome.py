@@ -362,7 +362,8 @@ class StreamState:
             if unfinished_parents(shard.parents, known=shards, finished=finished):
                 continue  # its time has not come
             if lag is None:
-                lag = _lag_ms(shard, now, fails=shard_id in failing)
+                may_have_records = shard_id in failing or is_behind(shard)
+                lag = _milliseconds(lag_of(shard, now)) if may_have_records else 0
             lags.append(lag)
             reported = None if outcome is None else outcome.facts.millis_behind_latest
             behind += lag != 0 or bool(reported) or shard_id in failing
@@ -376,11 +377,6 @@ class StreamState:
             unknown_lags=lags.count(None),
             time_to_loss_ms=min((elsewhere | in_run).values(), default=None),
         )
-
-
-def _lag_ms(shard: ShardPosition, now: datetime, *, fails: bool) -> int | None:
-    """Return the lag of a shard that was not read, in milliseconds; None if it is unknown."""
-    return _milliseconds(lag_of(shard, now)) if fails or is_behind(shard) else 0
 
 
 def record_outcomes(stream: str, result: RunResult) -> None:

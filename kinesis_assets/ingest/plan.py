@@ -10,8 +10,8 @@ import msgspec
 
 from kinesis_assets.errors import ShardUnknown, StreamRecreated, TableError, TableMissing
 from kinesis_assets.ingest.shard_lists import (
-    check_first_list,
     check_list,
+    check_recent_parents,
     check_unlisted_parents,
     give_up,
     reason_to_keep,
@@ -19,7 +19,6 @@ from kinesis_assets.ingest.shard_lists import (
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
 from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.listing_retries import confirm_mode, confirm_summary, retry_listing
-from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.start_positions import StartPositions, checked_starts
 from kinesis_assets.kinesis.stream import CLOCK_STEP
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
 
-_TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -140,8 +138,8 @@ def current_shards(
     """
     snapshot, positions = stored_positions(table, listing, on_recreated, asked)
     if positions is None or positions.identity != listing.summary.identity:
-        check_first_list(listing)
-        return snapshot, initial_positions(listing, _all_at(_TRIM_HORIZON, listing), wanted_from=None)
+        check_recent_parents(listing)
+        return snapshot, initial_positions(listing, StartPositions().frozen(listing), wanted_from=None)
     check_list(listing, positions, table.uri)
     return snapshot, positions.with_listing(listing).shards
 
@@ -286,7 +284,7 @@ def _read_or_freeze(
             claim(table, listing.summary.identity)  # an older version created the table
         if positions.identity == listing.summary.identity:
             return snapshot, positions
-    check_first_list(listing)
+    check_recent_parents(listing)
     # The committed starts are final, so they must not depend on one response.
     summary = confirm_summary(client, listing.summary)
     if summary.identity != listing.summary.identity:
@@ -298,7 +296,7 @@ def _read_or_freeze(
     if positions is None:
         return None, freeze(table, listing, checked_starts(client, policy.starts, listing))
     # The old stream was being read, so every record of the new one is new, whatever the configured start is.
-    return None, freeze(table, listing, _all_at(_TRIM_HORIZON, listing), replacing_older=True)
+    return None, freeze(table, listing, StartPositions().frozen(listing), replacing_older=True)
 
 
 def gaps_to_fill(
@@ -319,10 +317,6 @@ def gaps_to_fill(
         amendment = None
     left = ranges_to_fill(amendment, shards)
     return {shard_id: gaps.values() for shard_id, gaps in left.items()}
-
-
-def _all_at(position: Position, listing: StreamListing) -> dict[str, Position]:
-    return {shard.shard_id: position for shard in listing.shards}
 
 
 def _expiry(shard: ShardPosition, policy: ReadPolicy) -> Expiry | None:

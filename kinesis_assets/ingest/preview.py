@@ -16,15 +16,14 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.plan import stored_positions
 from kinesis_assets.ingest.shard_lists import (
-    check_first_list,
     check_list,
+    check_recent_parents,
     check_unlisted_parents,
     reason_to_keep,
 )
 from kinesis_assets.kinesis.listing_retries import retry_listing
-from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.kinesis.start_positions import checked_starts
+from kinesis_assets.kinesis.start_positions import StartPositions, checked_starts
 from kinesis_assets.table.commits.commit import refuse_rows_without_positions
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.rewrites import refuse_rewritten
@@ -34,12 +33,11 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.plan import ReadPolicy
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
-
-_TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
 
 
 class Effect(StrEnum):
@@ -124,7 +122,7 @@ def _preview(
             shards = _stored(client, table, policy, listing, positions)
             reason = f"its positions of {identity.arn} continue"
             return Preview(tuple(shards), Effect.RESUMES, reason, True, snapshot, listing)
-    check_first_list(listing)
+    check_recent_parents(listing)
     check_unlisted_parents(client, listing)
     if positions is None:
         if snapshot is not None:
@@ -133,7 +131,7 @@ def _preview(
         starts = checked_starts(client, policy.starts, listing)
         reason = f"the first run {'creates it' if snapshot is None else 'claims it'} for {identity.arn}"
         return Preview(tuple(_first(listing, starts)), Effect.STARTS, reason, False, snapshot, listing)
-    shards = _first(listing, dict.fromkeys((shard.shard_id for shard in listing.shards), _TRIM_HORIZON))
+    shards = _first(listing, StartPositions().frozen(listing))
     reason = (
         f"the stream was deleted and created again at {identity.created:%Y-%m-%dT%H:%M:%SZ}, and "
         "on_recreated is restart: the new one is read from its start into the same table"

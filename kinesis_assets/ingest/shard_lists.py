@@ -45,7 +45,7 @@ from kinesis_assets.kinesis.data_loss import Gap, OnDataLoss
 from kinesis_assets.kinesis.listing_retries import confirm_summary
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.kinesis.shards import missing_parents
+from kinesis_assets.kinesis.shards import SHORTEST_RETENTION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable
@@ -76,26 +76,44 @@ def check_list(listing: StreamListing, positions: StreamPositions, table: str) -
         raise StreamRecreated(stream, "deleted and created again during this run; run again")
     if reasons := _contradictions(listing, positions, table):
         raise ShardListStale(stream, reasons)
-    _refuse_missing_parents(listing, positions.shards, positions.listed_at)
+    check_recent_parents(listing, positions.shards, positions.listed_at)
 
 
-def check_first_list(listing: StreamListing) -> None:
-    """Check that the first list of a stream contains every parent that cannot have expired.
-
-    Raises `ShardListIncomplete` if it lacks one.
-    """
-    _refuse_missing_parents(listing, (), None)
-
-
-def _refuse_missing_parents(
-    listing: StreamListing, known: Container[str], listed_at: datetime | None
+def check_recent_parents(
+    listing: StreamListing, known: Container[str] = (), listed_at: datetime | None = None
 ) -> None:
-    summary = listing.summary
-    since = listed_at or summary.identity.created
-    if missing := missing_parents(listing.shards, known, since=since, now=summary.service_time):
+    """Check that a list contains every parent that cannot have expired.
+
+    Args:
+        known, listed_at: See `check_unlisted_parents`, which checks the others.
+
+    Raises:
+        ShardListIncomplete: It lacks one.
+    """
+    if missing := _missing_parents(listing, known, listed_at, SHORTEST_RETENTION):
         raise ShardListIncomplete(
-            summary.identity.name, f"ListShards left out the parents {', '.join(missing)}; try again later"
+            listing.summary.identity.name,
+            f"ListShards left out the parents {', '.join(missing)}; try again later",
         )
+
+
+def _missing_parents(
+    listing: StreamListing, known: Container[str], listed_at: datetime | None, retention: timedelta
+) -> list[str]:
+    """Return the parents of new shards that a list lacks, unless they may have expired.
+
+    A closed shard stays listed for the retention. Within one retention of the previous list, or of the
+    creation of the stream, no shard can have been opened and have expired.
+
+    Args:
+        retention: The stream's own may have been increased after a parent had expired, the shortest one not.
+    """
+    since = listed_at or listing.summary.identity.created
+    if listing.summary.service_time - since >= retention:
+        return []
+    listed = {shard.shard_id for shard in listing.shards}
+    parents = {parent for shard in listing.shards if shard.shard_id not in known for parent in shard.parents}
+    return sorted(parent for parent in parents if parent not in listed and parent not in known)
 
 
 def check_for_seek(listing: StreamListing, positions: StreamPositions) -> None:
@@ -214,7 +232,7 @@ def confirmed_listing(
     Raises:
         ShardListIncomplete: The list lacks shards.
     """
-    check_first_list(listing)
+    check_recent_parents(listing)
     hours = max(listing.summary.retention_hours, confirm_summary(client, listing.summary).retention_hours)
     listing = listing.with_retention(hours)
     check_unlisted_parents(client, listing, known)
@@ -258,14 +276,8 @@ def check_unlisted_parents(
         CallFailed: It is not known whether a parent can still be read.
         StreamError: The stream's shards cannot be listed again.
     """
-    summary = listing.summary
-    missing = missing_parents(
-        listing.shards,
-        known,
-        since=listed_at or summary.identity.created,
-        now=summary.service_time,
-        retention=timedelta(hours=summary.retention_hours),
-    )
+    retention = timedelta(hours=listing.summary.retention_hours)
+    missing = _missing_parents(listing, known, listed_at, retention)
     if not missing:
         return
     listed_again = {shard.shard_id for shard in client.list_shards()}

@@ -139,7 +139,7 @@ def land_group(
         files = ProgressFiles(job.folder, job.batch_id)
         progress = TaskProgress(files, readings, clock, job.progress_interval)
         with _watched(marker, turns, progress, timing.stop_poll_seconds):
-            errors = ShardGroup(readings, turns).read(write)
+            errors = read_all(readings, turns, write)
         return Landing(tuple(writer.close()), tuple(map(_shard_landing, readings, errors)))
 
 
@@ -203,40 +203,17 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
     )
 
 
-class ShardGroup:
-    """Readings of different shards. They can be read once.
+def read_all(readings: Sequence[ShardReading], turns: Turns, handler: Handler) -> list[ShardError | None]:
+    """Read different shards to the ends of their ranges, and return for each the error that ended it early.
 
-    Their turns are stopped when a reading fails with an error that is not a shard's own.
+    Raises errors that are not a shard's own, after stopping the turns.
+
+    Args:
+        handler: Called with the records of each page as it is read.
     """
+    errors: list[ShardError | None] = [None] * len(readings)
 
-    def __init__(self, readings: Sequence[ShardReading], turns: Turns) -> None:
-        self._readings = readings
-        self._turns = turns
-        self._errors: list[ShardError | None] = [None] * len(readings)
-
-    def read(self, handler: Handler) -> list[ShardError | None]:
-        """Read all ranges to their ends, and return for each the error that ended it early, or None.
-
-        Raises errors that are not a shard's own.
-
-        Args:
-            handler: Called with the records of each page as it is read.
-        """
-        self._turns.run(self._read(number, handler) for number in range(len(self._readings)))
-        return self._errors
-
-    async def _read(self, number: int, handler: Handler) -> None:
-        reading = self._readings[number]
-        try:
-            async with self._turns, aclosing(reading.batches()) as batches:
-                while (records := await self._next(number, batches)) is not None:
-                    await handler(reading, records)
-                    del records
-        except Exception:
-            self._turns.stop()
-            raise
-
-    async def _next(self, number: int, batches: AsyncGenerator[Records]) -> Records | None:
+    async def following(number: int, batches: AsyncGenerator[Records]) -> Records | None:
         """Return the next records of a reading; None at its end or after an error.
 
         The handler is not called here: its errors would be taken for the shard's own, although the shard's
@@ -245,8 +222,21 @@ class ShardGroup:
         try:
             return await anext(batches, None)
         except ShardError as error:
-            self._errors[number] = error.with_traceback(None)  # its frames would keep the page in memory
+            errors[number] = error.with_traceback(None)  # its frames would keep the page in memory
             return None
+
+    async def read(number: int, reading: ShardReading) -> None:
+        try:
+            async with turns, aclosing(reading.batches()) as batches:
+                while (records := await following(number, batches)) is not None:
+                    await handler(reading, records)
+                    del records
+        except Exception:
+            turns.stop()
+            raise
+
+    turns.run(read(number, reading) for number, reading in enumerate(readings))
+    return errors
 
 
 class TaskProgress:

@@ -1,10 +1,11 @@
-"""The position from which a shard is read next."""
+"""The position from which a shard is read next, and how it compares with the records of the shard."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
+from math import inf
 from typing import Any
 
 import msgspec
@@ -24,8 +25,11 @@ class PositionKind(StrEnum):
 
 _WITH_SEQUENCE_NUMBER = frozenset({PositionKind.AT_SEQUENCE_NUMBER, PositionKind.AFTER_SEQUENCE_NUMBER})
 
-_SEQUENCE_NUMBER = re.compile("0|[1-9][0-9]{0,128}")
-"""AWS API reference, GetShardIterator."""
+LONGEST_NUMBER = 129
+"""The maximum number of digits in a `NUMBER`."""
+
+NUMBER = re.compile(f"0|[1-9][0-9]{{0,{LONGEST_NUMBER - 1}}}")
+"""Sequence numbers and hash keys (AWS API reference, SequenceNumberRange and HashKeyRange)."""
 
 _SUB_SEQUENCE_NUMBER = re.compile("0|[1-9][0-9]{0,18}")
 
@@ -57,7 +61,7 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         number = self.sequence_number
         if (number is not None) != (self.kind in _WITH_SEQUENCE_NUMBER):
             raise InvalidInput(f"{self.kind} {'needs a' if number is None else 'takes no'} sequence number")
-        if number is not None and not _SEQUENCE_NUMBER.fullmatch(number):
+        if number is not None and not NUMBER.fullmatch(number):
             raise InvalidInput(f"invalid sequence number {number[:80]!r}: 1 to 129 decimal digits")
         if (self.timestamp is not None) != (self.kind is PositionKind.AT_TIMESTAMP):
             raise InvalidInput(f"{self.kind} {'needs a' if self.timestamp is None else 'takes no'} timestamp")
@@ -153,3 +157,29 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     @property
     def _service_kind(self) -> PositionKind:
         return self.kind if self.sub_sequence_number is None else PositionKind.AT_SEQUENCE_NUMBER
+
+
+PassedRecord = tuple[int, float]
+"""The last sequence number and sub-sequence number that a position has passed. The latter is infinity if the
+whole record was passed, and -1 if none of it was. Later positions compare as greater."""
+
+
+def at(sequence_number: str) -> PassedRecord:
+    """Return the value for a position just before a record."""
+    return int(sequence_number), -1
+
+
+def passed(position: Position) -> PassedRecord | None:
+    """Return what a position has passed; None if it names no record."""
+    if position.sequence_number is None:
+        return None
+    if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
+        return at(position.sequence_number)
+    sub = position.sub_sequence_number
+    return int(position.sequence_number), inf if sub is None else sub
+
+
+def may_return(position: Position, sequence_number: str) -> bool:
+    """Return whether a read from a position can return a record, or a part of it."""
+    before = passed(position)
+    return before is None or before < (int(sequence_number), inf)

@@ -38,9 +38,7 @@ class AssumedRole:
     region_name: str | None = None
 
     def __post_init__(self) -> None:
-        check_role_arn(self.arn)
-        check_session_name(self.session_name)
-        check_external_id(self.external_id)
+        check_role_settings(self.arn, self.external_id, self.session_name)
 
 
 def check_role_arn(arn: str | None) -> None:

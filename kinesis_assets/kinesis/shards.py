@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.position import NUMBER, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Container, Iterable
 
 NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """The names of streams and of shards (AWS API reference, CreateStream and Shard)."""
-
-LONGEST_NUMBER = 129
-"""The maximum number of digits in a `NUMBER`."""
-
-NUMBER = re.compile(f"0|[1-9][0-9]{{0,{LONGEST_NUMBER - 1}}}")
-"""Sequence numbers and hash keys (AWS API reference, SequenceNumberRange and HashKeyRange)."""
 
 SHORTEST_RETENTION = timedelta(hours=24)
 """The minimum retention of a stream (AWS API reference, DecreaseStreamRetentionPeriod). A younger record
@@ -100,32 +93,6 @@ def covers_all_hash_keys(shards: Iterable[Shard]) -> bool:
             return False
         following = max(following, last + 1)
     return following == _HASH_KEYS
-
-
-def missing_parents(
-    shards: Sequence[Shard],
-    known: Container[str],
-    *,
-    since: datetime,
-    now: datetime,
-    retention: timedelta = SHORTEST_RETENTION,
-) -> list[str]:
-    """Find the parents of new shards that are missing from a list which must contain them.
-
-    A closed shard stays listed for the retention. Within one retention of the previous list, no shard can
-    have been opened and have expired, so no parent can be missing.
-
-    Args:
-        known: The ids of the shards that were listed before.
-        since: The time of the previous list; for the first list, the creation time of the stream.
-        retention: The stream's retention. If it is longer than the minimum, a parent may be missing because
-            it expired before the retention was increased.
-    """
-    if now - since >= retention:
-        return []
-    listed = {shard.shard_id for shard in shards}
-    parents = {parent for shard in shards if shard.shard_id not in known for parent in shard.parents}
-    return sorted(parent for parent in parents if parent not in listed and parent not in known)
 
 
 def unfinished_parents(

@@ -26,7 +26,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.shard_lists import confirmed_listing, refuse_readable
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import list_shards, retry_listing
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import Position, PositionKind, at, passed
 from kinesis_assets.kinesis.shards import ALL_HASH_KEYS
 from kinesis_assets.operations.seek.first_records import read_target
 from kinesis_assets.table.commit_ids import new_id
@@ -35,18 +35,17 @@ from kinesis_assets.table.commits.commit_loop import Try, commit_amendment
 from kinesis_assets.table.positions.amendments import next_amendment
 from kinesis_assets.table.positions.positions import ShardPosition, initial_positions
 from kinesis_assets.table.rewrites import unaccepted_rewrites
-from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.position import PassedRecord
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
-    from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import NewestRow, TableSnapshot
     from kinesis_assets.table.stored_table import Rewrite
 

@@ -10,35 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from kinesis_assets.kinesis.position import PositionKind
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
 
     import pyarrow as pa
 
-    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.position import PassedRecord
     from kinesis_assets.table.data_file import FileStats
-
-PassedRecord = tuple[int, float]
-"""The last sequence number and sub-sequence number that a position has passed. The latter is infinity if the
-whole record was passed, and -1 if none of it was. Later positions compare as greater."""
-
-
-def at(sequence_number: str) -> PassedRecord:
-    """Return the value for a position just before a record."""
-    return int(sequence_number), -1
-
-
-def passed(position: Position) -> PassedRecord | None:
-    """Return what a position has passed; None if it names no record."""
-    if position.sequence_number is None:
-        return None
-    if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
-        return at(position.sequence_number)
-    sub = position.sub_sequence_number
-    return int(position.sequence_number), math.inf if sub is None else sub
 
 
 class RowPredicate(Protocol):

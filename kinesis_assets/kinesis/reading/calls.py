@@ -107,13 +107,18 @@ _INCREASE = 0.02
 
 
 class CallPacing:
-    """The pace of one reading's calls. `next_call` is the time of the next one, by the monotonic clock."""
+    """The pace of one reading's calls.
+
+    Attributes:
+        next_call: The time of the next one, by the monotonic clock.
+        page_limit: The limit of their pages.
+    """
 
     def __init__(self, sizes: PageSizes, timing: ReadTiming) -> None:
         self.next_call = 0.0
         self._timing = timing
         self._clock = timing.clock
-        self._page_limit = PageLimit(sizes.page)
+        self.page_limit = PageLimit(sizes.page)
         self._smallest_request = sizes.smallest_request
         self._mean_bytes = 0.0
         self._share = 1.0
@@ -128,7 +133,7 @@ class CallPacing:
         bytes_left = [quota.bytes for quota in quotas if quota.bytes is not None]
         if self._mean_bytes and bytes_left:
             left.append(max(self._smallest_request, int(1.25 * min(bytes_left) / self._mean_bytes)))
-        return max(1, min([self._page_limit.records, *left]))
+        return max(1, min([self.page_limit.records, *left]))
 
     def note_page(self, records: Records, sent: float) -> None:
         """Record a page.
@@ -137,7 +142,7 @@ class CallPacing:
             sent: The time of the request, by the monotonic clock. The next call is paced from then, so that a
                 slow response does not delay it.
         """
-        self._page_limit.note_received()
+        self.page_limit.note_received()
         size = records.payload_bytes + records.key_bytes
         timing = self._timing
         self.next_call = sent + self._wait(max(timing.seconds_between_calls, size / timing.bytes_per_second))
@@ -157,10 +162,6 @@ class CallPacing:
     def _wait(self, seconds: float) -> float:
         """Return the time to wait if the rates allow a call after some seconds, all in seconds."""
         return seconds / self._share * (1 + random.uniform(0, self._timing.wait_jitter))  # noqa: S311
-
-    def halve(self, limit: int) -> bool:
-        """Lower the page limit, see `PageLimit.halve`."""
-        return self._page_limit.halve(limit)
 
 
 _FIRST_PROBATION = 4

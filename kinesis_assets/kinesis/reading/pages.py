@@ -75,9 +75,7 @@ class PageSource:
                 self._shard_id, position, self._seconds_left
             )
 
-    async def page(
-        self, limit: int, position: Position, reservation: Reservation | None
-    ) -> tuple[Page, datetime]:
+    async def page(self, limit: int, position: Position, reservation: Reservation) -> tuple[Page, datetime]:
         """Read a page of at most `limit` records from a position after `connect`, and check it.
 
         Returns:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import StreamError
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import Position, may_return
 from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.kinesis.transport.concurrency import Turns
 
@@ -28,8 +28,6 @@ _MARGIN = timedelta(minutes=5)
 
 _MAX_PAGES = 3
 """The maximum number of GetRecords calls of a probe, if the pages are empty and before the tip."""
-
-_EXCLUSIVE = PositionKind.AFTER_SEQUENCE_NUMBER
 
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 2.0, 5.0
 
@@ -47,13 +45,6 @@ class Probe:
     position: Position
     read_until: datetime
     last_arrival: datetime | None
-
-    def is_unread(self, sequence_number: str) -> bool:
-        """Return whether a record is after the position. A stale response may contain an earlier one."""
-        if self.position.sequence_number is None:
-            return True
-        first = int(self.position.sequence_number) + (self.position.kind is _EXCLUSIVE)
-        return int(sequence_number) >= first
 
     @property
     def start(self) -> Position:
@@ -116,7 +107,8 @@ class Prober:
                     page, _ = await client.getting_records(iterator, 1, seconds_left=self._seconds_left)
                     if page.records:
                         number = page.records[0].sequence_number
-                        if probe.is_unread(number):
+                        # A stale response may contain a record that was read before.
+                        if may_return(probe.position, number):
                             found[probe.shard_id] = number
                         return
                     if page.next_shard_iterator is None:

@@ -11,7 +11,7 @@ import msgspec
 
 from kinesis_assets.kinesis.data_loss import Expiry
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import Position, passed
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.records.records import Record, Records
@@ -86,18 +86,8 @@ def count_before_end(records: Records, until: datetime | None, up_to: Position |
         if max(records.arrivals) >= seconds:
             after = (i for i, arrival in enumerate(records.arrivals) if arrival >= seconds)
             count = next(after, count)
-    if up_to is not None:
-        after = (i for i, record in enumerate(islice(records, count)) if not _is_before(record, up_to))
-        count = next(after, count)
+    if up_to is not None and (last := passed(up_to)) is not None:
+        before = islice(records, count)
+        places = ((int(record.sequence_number), record.sub_sequence_number) for record in before)
+        count = next((i for i, place in enumerate(places) if place > last), count)
     return count
-
-
-def _is_before(record: Record, position: Position) -> bool:
-    """Whether a record is before the first one that a read from a position returns."""
-    own, number = int(record.sequence_number), int(position.sequence_number or 0)
-    if own != number:
-        return own < number
-    if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
-        return False
-    sub = position.sub_sequence_number
-    return sub is None or record.sub_sequence_number <= sub

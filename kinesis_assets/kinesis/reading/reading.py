@@ -27,7 +27,7 @@ from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_bef
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedPages
 from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices, is_damaged
 from kinesis_assets.kinesis.records.records import Records, checksums
-from kinesis_assets.kinesis.transport.concurrency import Turns, iterate
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns, iterate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.records.records import Record
     from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.settings import PageSizes
-    from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter
 
 
 class ShardReading:
@@ -52,7 +51,7 @@ class ShardReading:
         quota: The quota that the reading shares with others.
         turns: The turns of the readings of a task, one of which the caller has taken for this reading. Once
             they are stopped, no further page is requested.
-        limiter: A page holds a reservation until the next records are requested.
+        limiter: A page holds a reservation until the next records are requested. None for one of its own.
         received: What a subscription to the shard has received from the start of the range on, or from before
             it. The range ends with it. None to call GetRecords.
 
@@ -116,7 +115,7 @@ class ShardReading:
         self._sizes = client.settings.page_sizes
         self._turns = turns or Turns(1, self._clock)
         self._pause = self._turns.sleep if turns is None else turns.pause
-        self._reservation = None if limiter is None else limiter.reservation()
+        self._reservation = (limiter or MemoryLimiter(self._sizes.largest_body)).reservation()
         self._stall_detector = StallDetector(range_.retry_seconds, timing)
         self._pacing = CallPacing(self._sizes, timing)
         self._started = False
@@ -135,7 +134,7 @@ class ShardReading:
         """Yield the range's records, at most a page at a time. It must be closed if it is not exhausted."""
         try:
             while self.end is None:
-                self._release()
+                self._reservation.release()
                 if self._started or self._pacing.seconds_left():
                     await self._pause(self._pacing.seconds_left())
                 # The page that confirms the end of a shard needs no quota: it has no records.
@@ -154,7 +153,7 @@ class ShardReading:
                         del records
                 del response
         finally:
-            self._release()
+            self._reservation.release()
 
     def _batches_of(self, page: Page, service_time: datetime) -> Iterator[Records]:
         before = self.records
@@ -184,10 +183,6 @@ class ShardReading:
         """Why GetRecords has read instead of what a subscription has received; None if it has not."""
         return self._pages.refused
 
-    def _release(self) -> None:
-        if self._reservation is not None:
-            self._reservation.release()
-
     @property
     def _used_up(self) -> bool:
         return any(quota.used_up for quota in self._quotas)
@@ -215,8 +210,7 @@ class ShardReading:
 
     async def _check_for_loss(self, page: Page, service_time: datetime) -> None:
         """Record a gap before a page, or fail, if records may have expired there."""
-        gap = None if self._loss is None else self._loss.possible_gap(page, service_time, self.position)
-        if self._loss is None or gap is None:
+        if self._loss is None or (gap := self._loss.possible_gap(page, service_time, self.position)) is None:
             return
         number = None if self.position.sub_sequence_number is not None else self.position.sequence_number
         if number is not None and await self._is_available(number):
@@ -321,13 +315,13 @@ class ShardReading:
                 sent, limit = self._clock.monotonic(), self._pacing.limit(self._quotas)
                 page, service_time = await self._pages.page(limit, self.position, self._reservation)
             except CallFailed as error:
-                self._release()
+                self._reservation.release()
                 self.throttles += is_throttled(error)
                 self._pacing.note_failure(error)
                 self._stall_detector.note_no_progress()
                 if is_transient(error) and self._ends_after_failure(silent=retries.is_silent(error)):
                     return None
-                if is_too_long(error) and self._pacing.halve(limit):
+                if is_too_long(error) and self._pacing.page_limit.halve(limit):
                     await self._pause(self._pacing.seconds_left())
                     continue
                 if not is_throttled(error):
@@ -364,13 +358,13 @@ def user_records(page: Records, start: Position, range_: ShardRange, sizes: Page
     page.drop_data_column()  # the sub-records have their own
     batch: list[Record] = []
     for record in page:
-        resumed = start.sub_sequence_number is not None and record.sequence_number == start.sequence_number
+        read = start.sub_sequence_number if record.sequence_number == start.sequence_number else None
         last: Sequence[Record] = ()
         for parts in deaggregate_slices(record, range_.hash_range_for(record), sizes.sub_records):
             if last:
                 yield Records.of([*batch, *last], continued=True)
                 batch = []
-            last = [part for part in parts if _is_after(part, start)] if resumed else parts
+            last = parts if read is None else [part for part in parts if part.sub_sequence_number > read]
         batch += last
         if len(batch) >= sizes.page:
             yield Records.of(batch)
@@ -383,8 +377,3 @@ def is_inside(records: Records, taken: int) -> bool:
     if taken == len(records):
         return records.continued
     return records.numbers[taken] == records.numbers[taken - 1]
-
-
-def _is_after(part: Record, start: Position) -> bool:
-    """Whether a sub-record of the aggregate at a position is after that position."""
-    return part.sub_sequence_number > (start.sub_sequence_number or 0)

@@ -8,7 +8,7 @@ of a shard is read by GetRecords too, so that it is confirmed as always, see `pa
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +19,7 @@ from kinesis_assets.kinesis.records.wire import Page, WireEvent, check_follows, 
 from kinesis_assets.kinesis.transport.signed_call import MEMORY_PER_BODY_BYTE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from _typeshed import ReadableBuffer
 
@@ -30,7 +30,8 @@ _PAGE_BYTES = 1 << 20
 """The size of the events from which on they are a page, in bytes."""
 
 
-class ReceivedEvent(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReceivedEvent:
     """An event of a subscription.
 
     Attributes:
@@ -55,7 +56,7 @@ class Received(NamedTuple):
     """
 
     start: Position
-    events: list[ReceivedEvent]
+    events: Sequence[ReceivedEvent]
     millis_behind_latest: int
     seen: datetime
 
@@ -91,9 +92,7 @@ class ReceivedPages:
         if not self._events:
             await self._polls.connect(position)
 
-    async def page(
-        self, limit: int, position: Position, reservation: Reservation | None
-    ) -> tuple[Page, datetime]:
+    async def page(self, limit: int, position: Position, reservation: Reservation) -> tuple[Page, datetime]:
         """Return the page at a position after `connect`, see `PageSource.page`."""
         self.uses_shared_rates = not self._events
         if self._events:
@@ -105,15 +104,12 @@ class ReceivedPages:
             await self._polls.connect(position)
         return await self._polls.page(limit, position, reservation)
 
-    async def _received_page(
-        self, position: Position, reservation: Reservation | None
-    ) -> tuple[Page, datetime]:
+    async def _received_page(self, position: Position, reservation: Reservation) -> tuple[Page, datetime]:
         size, events = 0, []
         while self._events and size < _PAGE_BYTES:
             events.append(self._events.pop())
             size += len(events[-1].payload)
-        if reservation is not None:
-            await reservation.acquire(int(MEMORY_PER_BODY_BYTE * size))
+        await reservation.acquire(int(MEMORY_PER_BODY_BYTE * size))
         received, emptied = events[-1].received, events[-1].emptied
         page = page_of_events([_event_decoder.decode(event.payload) for event in events])
         del events  # the traceback of an error must not keep them alive

@@ -23,7 +23,7 @@ from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.consumers import NOT_FOUND
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.calls import StallDetector, is_transient
-from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedEvent
+from kinesis_assets.kinesis.reading.received_pages import Received
 from kinesis_assets.kinesis.reading.subscription_events import SUBSCRIBE, ShardEvents
 from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.kinesis.stream import UNCERTAIN, agree
@@ -320,8 +320,7 @@ class Subscription:
                 raise
         if self._tip is None or not (self._kept or self._events):
             return None
-        events = [ReceivedEvent(each.payload, each.emptied, each.received) for each, *_ in self._kept]
-        return Received(self._start or position, events, *self._tip)
+        return Received(self._start or position, [each.event for each in self._kept], *self._tip)
 
     def note_read(self, refused: str | None, tip_time: datetime | None) -> None:
         """Record that the shard was read after `receive`.

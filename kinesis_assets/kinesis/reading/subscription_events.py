@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,8 +23,9 @@ from botocore.eventstream import EventStreamBuffer, ParserError
 from botocore.exceptions import BotoCoreError
 
 from kinesis_assets.errors import CallFailed
+from kinesis_assets.kinesis.position import NUMBER
+from kinesis_assets.kinesis.reading.received_pages import ReceivedEvent
 from kinesis_assets.kinesis.records.wire import checked_lag
-from kinesis_assets.kinesis.shards import NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,26 +103,21 @@ class MessageParser:
         return Message(parsed.headers, parsed.payload)
 
 
-class Event(NamedTuple):
-    """An event.
+@dataclass(frozen=True, slots=True)
+class Event(ReceivedEvent):
+    """An event, with what is decoded of it here.
 
     Attributes:
-        payload: Its JSON.
         records: How many records it has.
         numbers: The sequence numbers of the first and of the last one; None if it has none.
         millis_behind_latest: Milliseconds from its end to the tip.
         ends_shard: Whether the shard has no further event.
-        emptied: A time of the service's clock: all that had been sent by then was received before the event.
-        received: The service's clock when it was received.
     """
 
-    payload: bytes
     records: int
     numbers: tuple[str, str] | None
     millis_behind_latest: int
     ends_shard: bool
-    emptied: datetime
-    received: datetime
 
 
 class _WireEvent(msgspec.Struct, frozen=True, rename="pascal"):
@@ -257,12 +254,12 @@ class ShardEvents:
             raise ValueError(f"an event has the sequence numbers {str(ends)[:_LONGEST_TEXT]}")
         return Event(
             payload,
-            len(wire.records),
-            (ends[0], ends[1]) if ends else None,
-            checked_lag(wire.millis_behind_latest),
-            not wire.continuation_sequence_number,
-            self._time_at(self._emptied_at),
-            self._time_at(self._clock.monotonic()),
+            emptied=self._time_at(self._emptied_at),
+            received=self._time_at(self._clock.monotonic()),
+            records=len(wire.records),
+            numbers=(ends[0], ends[1]) if ends else None,
+            millis_behind_latest=checked_lag(wire.millis_behind_latest),
+            ends_shard=not wire.continuation_sequence_number,
         )
 
     def _time_at(self, monotonic: float) -> datetime:

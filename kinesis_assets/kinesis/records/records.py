@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kinesis_assets.kinesis.shards import LONGEST_NUMBER
+from kinesis_assets.kinesis.position import LONGEST_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -15,15 +15,16 @@ import msgspec
 import numpy as np
 from pybase64 import b64decode
 
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import LONGEST_NUMBER, NUMBER, may_return
 from kinesis_assets.kinesis.records.records import Records, bytes_and_offsets
-from kinesis_assets.kinesis.shards import LONGEST_NUMBER, NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from kinesis_assets.kinesis.position import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,24 +205,19 @@ def check_follows(first: str | None, position: Position) -> None:
 
     Args:
         first: The first sequence number of the page; None if the page is empty.
-        position: Where the read started. AT_SEQUENCE_NUMBER, and a position inside an aggregate, include the
-            record that they name; AFTER_SEQUENCE_NUMBER excludes it. Other positions accept any page.
+        position: Where the read started.
 
     Raises:
         RepeatedPage: The first sequence number is before the position.
     """
-    if first is None or position.sequence_number is None:
-        return
-    found, number = int(first), int(position.sequence_number)
-    inclusive = position.kind is PositionKind.AT_SEQUENCE_NUMBER or position.sub_sequence_number is not None
-    if found < number or (found == number and not inclusive):
+    if first is not None and not may_return(position, first):
         raise RepeatedPage(
             f"the page starts at sequence number {first}, which a read from {position} must not return"
         )
 
 
 def first_invalid_number(numbers: pa.StringArray) -> str | None:
-    """Return the first string that `shards.NUMBER` does not match; None if all match.
+    """Return the first string that `position.NUMBER` does not match; None if all match.
 
     Checking the whole column at once costs less than matching the strings one by one.
     """

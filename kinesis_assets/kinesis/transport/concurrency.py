@@ -173,7 +173,7 @@ class Turns:
             return
         over = self._loop.create_future()
         self._sleeps.add(over)
-        timer = self._clock.call_later(seconds, _end, over)
+        timer = self._clock.call_later(seconds, end_wait, over)
         try:
             await over
         finally:
@@ -189,12 +189,17 @@ class Turns:
 
     def _end_sleeps(self) -> None:
         for over in self._sleeps:
-            _end(over)
+            end_wait(over)
 
 
-def _end(over: asyncio.Future[None]) -> None:
-    if not over.done():
+def end_wait(over: asyncio.Future[None], error: Exception | None = None) -> None:
+    """End the wait for a future, with an error if there is one. Does nothing if the wait is over."""
+    if over.done():
+        return
+    if error is None:
         over.set_result(None)
+    else:
+        over.set_exception(error)
 
 
 class MemoryLimiter:

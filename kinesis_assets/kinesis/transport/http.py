@@ -24,6 +24,7 @@ from urllib3.exceptions import ProtocolError
 from urllib3.util import parse_url
 
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
+from kinesis_assets.kinesis.transport.concurrency import end_wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -197,23 +198,14 @@ async def until_ready(connection: socket, seconds: float, *, to_send: bool = Fal
     if to_send:
         start, end = loop.add_writer, loop.remove_writer
     descriptor = connection.fileno()
-    start(descriptor, _end, ready)
+    start(descriptor, end_wait, ready)
     # Bytes that arrive during a long step of another task are in time: the loop looks for them first.
-    timer = loop.call_later(seconds, _end, ready, TimeoutError("timed out"))
+    timer = loop.call_later(seconds, end_wait, ready, TimeoutError("timed out"))
     try:
         await ready
     finally:
         timer.cancel()
         end(descriptor)
-
-
-def _end(ready: asyncio.Future[None], error: Exception | None = None) -> None:
-    if ready.done():
-        return
-    if error is None:
-        ready.set_result(None)
-    else:
-        ready.set_exception(error)
 
 
 async def _receive_head(receiver: _Receiver, received: memoryview) -> tuple[memoryview, memoryview]:

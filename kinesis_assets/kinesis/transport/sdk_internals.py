@@ -125,7 +125,7 @@ def _request_class() -> Any:
 
 
 class ConnectionPool:
-    """The connections of a botocore HTTP session to a URL, with its settings for proxies and TLS.
+    """The connections of a botocore client to a URL, with its settings for proxies and TLS.
 
     Raises:
         SdkInternalMissing: A private name is missing.
@@ -142,7 +142,8 @@ class ConnectionPool:
         certificate_error: Raised for a certificate of another host, besides errors of `ssl`.
     """
 
-    def __init__(self, session: Any, url: str) -> None:
+    def __init__(self, client: Any, url: str) -> None:
+        session = _private(_private(client, "_endpoint"), "http_session")
         needs_tunnel = _of_module("urllib3.util.proxy", "connection_requires_http_tunnel")
         self.certificate_error: type[Exception] = _of_module(
             "urllib3.util.ssl_match_hostname", "CertificateError"
@@ -179,8 +180,3 @@ class ConnectionPool:
                 _private(connection, name)
         finally:
             self.put(connection)
-
-
-def connections_of(client: Any, url: str) -> ConnectionPool:
-    """Return the connections of a botocore client to a URL. Raises the errors of `ConnectionPool`."""
-    return ConnectionPool(_private(_private(client, "_endpoint"), "http_session"), url)

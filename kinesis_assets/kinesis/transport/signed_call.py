@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 from kinesis_assets.kinesis.records.wire import IncompleteBody
 from kinesis_assets.kinesis.settings import LARGEST_BODY
 from kinesis_assets.kinesis.transport.http import HttpEndpoint
-from kinesis_assets.kinesis.transport.sdk_internals import Signing, connections_of, parser_error
+from kinesis_assets.kinesis.transport.sdk_internals import ConnectionPool, Signing, parser_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,7 +66,7 @@ class SignedRequests:
         self._shape = model.operation_model(operation).output_shape
         endpoint = endpoint_url or client.meta.endpoint_url
         self.url = endpoint if urlsplit(endpoint).path else f"{endpoint}/"
-        self.connections = connections_of(client, self.url)
+        self.connections = ConnectionPool(client, self.url)
         self.headers = {
             "Host": _host(self.url),  # without it, the signer derives it for each call
             "Content-Type": f"application/x-amz-json-{model.metadata['jsonVersion']}",

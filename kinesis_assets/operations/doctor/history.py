@@ -12,21 +12,20 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import Position, PositionKind, passed
 from kinesis_assets.operations.doctor.finding import Finding, Level
 from kinesis_assets.table.commit_ids import time_of_id
 from kinesis_assets.table.maintenance.pruning import CHAIN_KEPT, CHAIN_NEEDED
 from kinesis_assets.table.positions.commit_link import CommitLink
-from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
+    from kinesis_assets.kinesis.position import PassedRecord
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.positions.range_stats import RangeStats
-    from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import TableSnapshot
     from kinesis_assets.table.stored_table import LogEntry
 

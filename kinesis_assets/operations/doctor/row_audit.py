@@ -13,8 +13,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kinesis_assets.kinesis.position import at
 from kinesis_assets.operations.doctor.row_scan import Counted
-from kinesis_assets.table.row_predicates import at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -18,25 +18,24 @@ from kinesis_assets.errors import CommitFailed, InvalidInput, LeasesRefused, Str
 from kinesis_assets.ingest.plan import stored_positions
 from kinesis_assets.ingest.shard_lists import confirmed_listing, give_up, refuse_readable
 from kinesis_assets.kinesis.listing_retries import retry_listing
-from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.shards import ALL_HASH_KEYS, LONGEST_NUMBER, unfinished_parents
+from kinesis_assets.kinesis.position import LONGEST_NUMBER, Position, PositionKind, passed
+from kinesis_assets.kinesis.shards import ALL_HASH_KEYS, unfinished_parents
 from kinesis_assets.kinesis.start_positions import SHARD_END, checked_starts
 from kinesis_assets.operations.leases.starts import RecordReader, starts_of
 from kinesis_assets.table.commits.commit import commit_first, refuse_rows_without_positions
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.positions.positions import ShardPosition, initial_positions
-from kinesis_assets.table.row_predicates import passed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import OnDataLoss
+    from kinesis_assets.kinesis.position import PassedRecord
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.operations.leases.starts import ConsumerShard, Starts
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
-    from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import TableSnapshot
 
 

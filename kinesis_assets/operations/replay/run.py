@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, ShardError, StreamRecreated
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import Position, PositionKind, at, passed
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.stream import CLOCK_STEP
@@ -36,7 +36,6 @@ from kinesis_assets.table.commits.amend import commit_missing_rows
 from kinesis_assets.table.commits.commit import MAX_READING_TIME, read_until
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
 from kinesis_assets.table.positions.amendments import ClearedGap
-from kinesis_assets.table.row_predicates import at, passed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -15,35 +15,26 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.ingest.land import packed
-from kinesis_assets.ingest.manifest import (
-    ShardResult,
-    check_manifest,
-    common_checks,
-    decode_all,
-    encode,
-    first_failed,
-)
+from kinesis_assets.ingest.manifest import JobResult, ShardResult, encode
 from kinesis_assets.ingest.task import (
     BYTES_IN_FLIGHT,
     LandingJob,
-    ShardGroup,
     TaskProgress,
     client_of,
     configure_allocators,
+    read_all,
 )
 from kinesis_assets.kinesis.limits import Allowance, Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import checksum, record_batch
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns
 from kinesis_assets.spark.session import parallelism
-from kinesis_assets.table.data_file import DataFile
 from kinesis_assets.table.data_file_writer import DataFileWriter
 from kinesis_assets.table.positions.range_stats import Count, RangeStats, Time
 from kinesis_assets.table.run_files.task_files import ProgressFiles
@@ -87,26 +78,7 @@ def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Fil
     tasks = max(1, min(len(ranges), parallelism(spark)))
     groups = packed(ranges, tasks)
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(_task(job, groups), "filling binary").collect()
-    return fill_result_of([row[0] for row in rows], job, ranges)
-
-
-def fill_result_of(contents: Sequence[object], job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
-    """Decode and check the manifests of the tasks.
-
-    Raises:
-        LandingFailed: A manifest is invalid, or together they do not match the ranges.
-    """
-    landing = job.landing
-    result = sum(decode_all(f"stream {landing.stream}", contents, FillResult), FillResult())
-    check_manifest(
-        landing.stream,
-        landing.batch_id,
-        ranges,
-        files=result.files,
-        shards=result.shards,
-        wrong_shard=_wrong_filling,
-    )
-    return result
+    return FillResult.of([row[0] for row in rows], job.landing.stream, job.landing.batch_id, ranges)
 
 
 def _task(
@@ -150,7 +122,7 @@ def fill_group(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
     files = ProgressFiles(landing.folder, landing.batch_id)
     progress = TaskProgress(files, readings, clock, landing.progress_interval)
     with writer:
-        errors = ShardGroup(readings, turns).read(write_missing)
+        errors = read_all(readings, turns, write_missing)
         written = tuple(writer.close())
     shards = tuple(
         counts[reading.range.shard_id].result(reading, error)
@@ -283,14 +255,6 @@ def _keys(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:
     return zip(*(batch[name].to_pylist() for name in _KEYS), strict=True)
 
 
-def _wrong_filling(range_: ShardRange, shard: ShardFillResult) -> str | None:
-    return first_failed(
-        shard.shard_id,
-        *common_checks(range_, shard, read=shard.read, first_read=shard.first_read),
-        (shard.stats.rows > shard.read, "more rows than records"),
-    )
-
-
 class ShardFillResult(ShardResult, frozen=True, forbid_unknown_fields=True):
     """The result of reading one shard again. Its rows are the records that the table lacked.
 
@@ -304,12 +268,11 @@ class ShardFillResult(ShardResult, frozen=True, forbid_unknown_fields=True):
     first_read: str | None
     last_arrival: Time | None
 
+    def checks(self, range_: ShardRange) -> Iterator[tuple[bool, str]]:
+        """Yield the checks of every shard, and that of the number of rows."""
+        yield from super().checks(range_)
+        yield self.stats.rows > self.read, "more rows than records"
 
-class FillResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The result of a replay's Spark job: its files and its shards. Nothing is committed yet."""
 
-    files: tuple[DataFile, ...] = ()
-    shards: tuple[ShardFillResult, ...] = ()
-
-    def __add__(self, other: FillResult) -> FillResult:
-        return FillResult(self.files + other.files, self.shards + other.shards)
+class FillResult(JobResult[ShardFillResult], frozen=True, forbid_unknown_fields=True):
+    """The result of a replay's Spark job."""

@@ -14,8 +14,7 @@ import msgspec
 
 from kinesis_assets.errors import SeekRefused
 from kinesis_assets.kinesis.data_loss import Gap
-from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.table.row_predicates import PassedRecord, at, passed
+from kinesis_assets.kinesis.position import PassedRecord, Position, PositionKind, at, passed
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence

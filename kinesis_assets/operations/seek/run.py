@@ -18,6 +18,7 @@ from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict
 from kinesis_assets.ingest.shard_lists import check_for_seek
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import confirm_summary, list_shards
+from kinesis_assets.kinesis.position import at, passed
 from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
 from kinesis_assets.operations.seek.first_records import (
     TIME_TO_READ,
@@ -33,7 +34,7 @@ from kinesis_assets.table.positions import amendments as amendment_file
 from kinesis_assets.table.positions.amendments import ClearedGap
 from kinesis_assets.table.positions.positions import Seek, next_positions
 from kinesis_assets.table.rewrites import refuse_rewritten
-from kinesis_assets.table.row_predicates import RowsAfter, at, passed
+from kinesis_assets.table.row_predicates import RowsAfter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

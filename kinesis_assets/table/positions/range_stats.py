@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Self
 import msgspec
 
 from kinesis_assets.kinesis.data_loss import Gap
-from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.row_predicates import passed
+from kinesis_assets.kinesis.position import Position, passed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kinesis_assets.table.row_predicates import PassedRecord
+    from kinesis_assets.kinesis.position import PassedRecord
 
 
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -23,8 +23,7 @@ from kinesis_assets.errors import (
     TooManyBadRecords,
 )
 from kinesis_assets.ingest.fan_out import land_received
-from kinesis_assets.ingest.land import landing_of
-from kinesis_assets.ingest.manifest import encode
+from kinesis_assets.ingest.manifest import Landing, encode
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
@@ -33,7 +32,7 @@ from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.operations.replay.plan import ReplayWindow
 from kinesis_assets.operations.replay.run import replay
-from kinesis_assets.operations.replay.task import fill_group, fill_result_of
+from kinesis_assets.operations.replay.task import FillResult, fill_group
 from support.timing import REPLAYING
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from chaos.property.histories import Event, Recover, Run, Step
     from chaos.property.interceptor import Interceptor
     from chaos.property.invariants import InvariantChecker
-    from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.outcome import RunResult
     from kinesis_assets.ingest.run import Land
     from kinesis_assets.ingest.task import LandingJob
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.reading.received_pages import Received
     from kinesis_assets.kinesis.reading.subscription import Subscriptions
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.operations.replay.task import FillJob, FillResult
+    from kinesis_assets.operations.replay.task import FillJob
     from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.testing import Faults
 
@@ -227,7 +225,7 @@ def _or_inf(bound: int | None) -> float:
 
 
 def _fill(job: FillJob, ranges: Sequence[ShardRange]) -> FillResult:
-    return fill_result_of([encode(fill_group(job, ranges))], job, ranges)
+    return FillResult.of([encode(fill_group(job, ranges))], job.landing.stream, job.landing.batch_id, ranges)
 
 
 def _landing(run: Run, subscriptions: Subscriptions | None) -> Land:
@@ -251,6 +249,6 @@ def _landing(run: Run, subscriptions: Subscriptions | None) -> Land:
             if run.speculative == "after":
                 with suppress(*ERRORS):
                     land_group(*group)
-        return landing_of(manifests, job, ranges)
+        return Landing.of(manifests, job.stream, job.batch_id, ranges)
 
     return land if subscriptions is None else partial(land_received, subscriptions, land)

@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kinesis_assets.errors import DataLost, LandingFailed
-from kinesis_assets.ingest.land import landing_of
 from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.data_loss import Gap
@@ -96,7 +95,7 @@ PLACES = places(msgspec.msgpack.decode(encode(HONEST)))
 
 
 def accepted(content: bytes) -> Landing:
-    return landing_of([content], JOB, RANGES)
+    return Landing.of([content], JOB.stream, JOB.batch_id, RANGES)
 
 
 def test_an_unchanged_manifest_is_accepted() -> None:

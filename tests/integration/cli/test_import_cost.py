@@ -86,7 +86,7 @@ from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.ingest.land import landing_of
+from kinesis_assets.ingest.manifest import Landing
 from kinesis_assets.ingest.task import LandingJob, landing_task
 from kinesis_assets.table.store.storage import TableFolder
 import math, pyarrow
@@ -97,7 +97,7 @@ range_ = ShardRange("shardId-000000000000", Position.parse("TRIM_HORIZON"), Boun
 ids = pyarrow.Array.from_buffers(pyarrow.int64(), 1, [None, pyarrow.py_buffer(bytes(8))])
 (answer,) = landing_task(job, [([range_], Allowance())])([pyarrow.RecordBatch.from_arrays([ids], ["id"])])
 (landing,) = answer["landing"].to_pylist()
-assert landing_of([landing], job, [range_]).rows == 12, landing
+assert Landing.of([landing], job.stream, job.batch_id, [range_]).rows == 12, landing
 """
 
 

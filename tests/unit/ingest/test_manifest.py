@@ -1,13 +1,15 @@
-"""Which positions a range can have been read up to, as far as its start, end and first record say."""
+"""The results that a range can have: positions that fit its start and first record; an end or an error."""
 
 from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.ingest.manifest import is_reachable
+from kinesis_assets.errors import ReadFailed
+from kinesis_assets.ingest.manifest import ShardLanding, is_reachable
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 
 
 def is_possible(start: str, position: str, first: str | None, *, up_to: str | None = None, records=1) -> bool:
@@ -72,3 +74,25 @@ def test_the_end_of_the_range_is_not_passed(up_to, position, is_within):
 )
 def test_without_records_the_position_is_the_start(position, first, is_same):
     assert is_possible("AFTER_SEQUENCE_NUMBER:5", position, first, records=0) is is_same
+
+
+def test_a_range_is_not_read_up_to_a_position_that_includes_its_last_record():
+    range_ = ShardRange("a", Position.after("5"), Bounds(), None)
+    assert not is_reachable(range_, Position.parse("AT_SEQUENCE_NUMBER:7"), 1, "6")
+
+
+@pytest.mark.parametrize(
+    ("end", "error", "is_valid"),
+    [
+        (RangeEnd.TIP, None, True),
+        (None, ReadFailed("a", "no response"), True),
+        (None, None, False),
+        (RangeEnd.TIP, ReadFailed("a", "no response"), False),
+        (None, ReadFailed("b", "no response"), False),
+    ],
+)
+def test_a_range_has_either_an_end_or_an_error_of_its_shard(end, error, is_valid):
+    start = Position.after("5")
+    shard = ShardLanding("a", RangeStats.unread(start), end, error, ReadingFacts.unread(), None)
+    checks = shard.checks(ShardRange("a", start, Bounds(), None))
+    assert any(fails for fails, _ in checks) is not is_valid

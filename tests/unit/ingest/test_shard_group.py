@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import ReadFailed
-from kinesis_assets.ingest.task import ShardGroup
+from kinesis_assets.ingest.task import read_all
 from kinesis_assets.kinesis.records.records import Records
 from kinesis_assets.kinesis.transport.concurrency import Turns
 
@@ -41,7 +41,7 @@ def test_the_error_of_a_shard_does_not_keep_its_page_in_memory():
         yield page
         raise ReadFailed("shard", "no more")
 
-    (error,) = ShardGroup([SimpleNamespace(batches=batches)], Turns(1)).read(ignore)
+    (error,) = read_all([SimpleNamespace(batches=batches)], Turns(1), ignore)
     assert isinstance(error, ReadFailed)
     assert pages[0]() is None
 
@@ -59,7 +59,7 @@ def test_other_shards_are_read_while_the_records_of_one_are_being_consumed():
     readings = [
         SimpleNamespace(name=name, batches=lambda: batches_of(a_page())) for name in ("slow", "other")
     ]
-    ShardGroup(readings, Turns(2)).read(consume)
+    read_all(readings, Turns(2), consume)
     assert consumed == ["other", "slow"]
 
 
@@ -71,7 +71,7 @@ def test_an_error_of_the_consumer_is_not_attributed_to_the_shard():
         raise ReadFailed("another", "while consuming")
 
     with pytest.raises(ReadFailed, match="while consuming"):
-        ShardGroup([reading], Turns(1)).read(consume)
+        read_all([reading], Turns(1), consume)
 
 
 def test_an_error_that_fails_the_task_ends_the_reading_of_another_shard():
@@ -90,5 +90,5 @@ def test_an_error_that_fails_the_task_ends_the_reading_of_another_shard():
         yield a_page()
 
     with pytest.raises(OSError, match="no space left"):
-        ShardGroup([SimpleNamespace(batches=waits), SimpleNamespace(batches=fails)], turns).read(ignore)
+        read_all([SimpleNamespace(batches=waits), SimpleNamespace(batches=fails)], turns, ignore)
     assert ended == [True]

@@ -1,4 +1,4 @@
-"""Positions: validation, text and JSON formats, and the arguments of GetShardIterator."""
+"""Positions: validation, text and JSON formats, the arguments of GetShardIterator, and the first record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.position import Position, PositionKind
+from kinesis_assets.kinesis.position import Position, PositionKind, may_return
 
 NUMBER = "49680404395535651255759693338678593731398313481915596802"
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 123000, UTC)
@@ -155,3 +155,19 @@ def test_a_timestamp_is_truncated_to_milliseconds():
     position = Position.parse("AT_TIMESTAMP:2026-01-31T12:00:00.644999Z")
     assert str(position) == "AT_TIMESTAMP:2026-01-31T12:00:00.644000Z"
     assert msgspec.json.decode(msgspec.json.encode(position), type=Position) == position
+
+
+@pytest.mark.parametrize(
+    ("position", "numbers"),
+    [
+        ("TRIM_HORIZON", ["1", "9", "10", "11"]),
+        ("AT_TIMESTAMP:2026-01-31T12:00:00Z", ["1", "9", "10", "11"]),
+        ("AT_SEQUENCE_NUMBER:10", ["10", "11"]),
+        ("AFTER_SEQUENCE_NUMBER:10", ["11"]),
+        ("AFTER_SEQUENCE_NUMBER:10:3", ["10", "11"]),
+        ("AFTER_SEQUENCE_NUMBER:9", ["10", "11"]),
+    ],
+)
+def test_a_read_returns_no_record_that_its_position_has_passed(position, numbers):
+    read_from = Position.parse(position)
+    assert [number for number in ("1", "9", "10", "11") if may_return(read_from, number)] == numbers

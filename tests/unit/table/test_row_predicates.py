@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.row_predicates import RowsAfter, passed
+from kinesis_assets.kinesis.position import Position, passed
+from kinesis_assets.table.row_predicates import RowsAfter
 
 SHARD = "it's 'one'; --"
 ROWS = [(str(number), sub) for number in (1, 8, 9, 10, 11, 90, 99, 100, 101, 1000) for sub in range(3)]

@@ -13,7 +13,7 @@ from kinesis_assets.kinesis.reading import received_pages
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedEvent, ReceivedPages
 from kinesis_assets.kinesis.records.records import Records
 from kinesis_assets.kinesis.records.wire import Page
-from kinesis_assets.kinesis.transport.concurrency import run
+from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, run
 from support.one_shard import BEGINNING
 from support.recording_limiter import RecordingLimiter
 
@@ -55,11 +55,12 @@ def pages_of(*events, start=BEGINNING, closed=False):
     return ReceivedPages(Received(start, list(events), 0, DATE), Polls(), closed=closed)
 
 
-def read(pages, position=BEGINNING, reservation=None):
+def read(pages, position=BEGINNING, limiter=None):
     """Read a page, and return the numbers of its records, its time and its lag."""
 
     async def read():
         await pages.connect(position)
+        reservation = (limiter or MemoryLimiter(1 << 30)).reservation()
         page, served = await pages.page(1, position, reservation)
         return page.records.numbers, (served - DATE).total_seconds(), page.millis_behind_latest
 
@@ -83,7 +84,7 @@ def test_a_page_has_not_much_more_than_a_mebibyte():
 
 def test_memory_is_reserved_for_a_page_by_the_size_of_its_events():
     limiter, events = RecordingLimiter(1 << 30), [event(record(1)), event(record(2))]
-    read(pages_of(*events), reservation=limiter.reservation())
+    read(pages_of(*events), limiter=limiter)
     assert limiter.requested == [int(2.5 * sum(len(each.payload) for each in events))]
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kinesis_assets.kinesis.position import LONGEST_NUMBER
 from kinesis_assets.kinesis.records import records as checksums_module
 from kinesis_assets.kinesis.records.records import Record, Records, checksum, checksums
-from kinesis_assets.kinesis.shards import LONGEST_NUMBER
 
 AWS_DIGITS = 56
 

@@ -21,12 +21,13 @@ from kinesis_assets.errors import (
     TableUnsuitable,
 )
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
+from kinesis_assets.kinesis.position import at
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.iceberg import version
 from kinesis_assets.table.iceberg.manifests import entries_of
 from kinesis_assets.table.iceberg.rows import merge
 from kinesis_assets.table.positions.positions import next_positions
-from kinesis_assets.table.row_predicates import RowsAfter, at
+from kinesis_assets.table.row_predicates import RowsAfter
 from support.amendments import commit_amendment, new_amendment
 from support.attempts import (
     STREAM,
