@@ -63,11 +63,8 @@ def check_events(
 ) -> tuple[list[dg.AssetCheckEvaluation], ChecksProgress]:
     """Evaluate the checks, and return the results that are to be reported outside of a run.
 
-    For the arguments, see `Evaluation`.
+    For the arguments, see `Evaluation`, whose progress runs and metrics use also if no check is defined.
     """
-    names = opened.checks.reading_no_rows
-    if not names and not opened.settings.registration:
-        return [], before
     try:
         evaluation = Evaluation(
             opened,
@@ -84,7 +81,7 @@ def check_events(
         _log.warning(_STREAM_NOT_EVALUATED, opened.name, reason_of(error))
         failed, _ = failing_check_events(opened, instance, error, before=before, failing=failing, now=now)
         return failed, before
-    reports = Reports.of(instance, opened.names.raw_key, names)
+    reports = Reports.of(instance, opened.names.raw_key, opened.checks.reading_no_rows)
     return reports.report(evaluation.results, now), evaluation.progress
 
 

@@ -12,6 +12,7 @@ from kinesis_assets.dagster.sensor.sensor_runs import OVERLAP, WAITS, EndedRun, 
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.mentions import assert_mentions
+from support.raw_checks import CHECKS
 from support.shard_ids import A, B, C, D, E
 from support.stream_names import raw_key
 
@@ -141,6 +142,16 @@ def test_a_shard_that_an_unfinished_run_has_committed_since_no_longer_fails(sour
     daemon.report_event(run, dg.AssetObservation(key, partition=B))  # its next iteration failed
     daemon.tick()
     assert Cursor.parse(daemon.cursor).backoff.reasons.keys() == {B, C}
+
+
+def test_runs_know_the_failing_shards_of_a_stream_without_checks(source, make_project, instance, clock):
+    daemon = Daemon(make_project(checks={name: False for name, _ in CHECKS.defined}), instance)
+    daemon.clock = clock
+    source.create(2)
+    daemon.tick()
+    ended(daemon, {FIRST: A, LAST: B}, Status.FAILURE, A)
+    daemon.tick()
+    assert Cursor.parse(daemon.cursor).failing_at(clock()).keys() == {B}
 
 
 def test_a_canceled_run_does_not_count(source, daemon, clock):
