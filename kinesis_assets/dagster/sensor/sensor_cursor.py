@@ -60,11 +60,6 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     derived_checks: dict[str, DerivedProgress] = {}
     failing_tables: dict[str, Failing] = {}
 
-    @property
-    def waiting_to_be_read(self) -> set[str]:
-        """See `waiting_to_be_read`."""
-        return waiting_to_be_read(self.signals, self.backoff)
-
     def is_recent(self, now: float) -> bool:
         """Return whether the sensor has ticked a short time before a time, in seconds since the epoch."""
         return self.checks.at is not None and abs(now - self.checks.at) < SENSOR_SILENT
@@ -72,6 +67,10 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     def failing_at(self, now: float) -> Mapping[str, str]:
         """Return the shards whose last run failed; none if it knows of no later runs."""
         return self.backoff.reasons if self.is_recent(now) else {}
+
+    def waiting_at(self, now: float) -> set[str]:
+        """Return the shards that wait to be read; none if it knows of no later runs."""
+        return waiting_to_be_read(self.signals, self.backoff) if self.is_recent(now) else set()
 
     def has_other_runs_than(self, before: Cursor) -> bool:
         """Whether runs of derived tables have ended or shown a sign of life since an earlier cursor."""
