@@ -29,24 +29,6 @@ EXACT = "exact"
 
 Fact = str | float | datetime | None
 
-_ORDER = (
-    "state",
-    "error",
-    "error class",
-    "rows",
-    "size (MB)",
-    "lag (s)",
-    "time to loss (h)",
-    "first arrival",
-    "last arrival",
-    "speed (MB/s)",
-    "bad records",
-    "outside hash range",
-    "gaps",
-    "gaps filled",
-)
-"""The keys of a shard's event in the order in which Dagster shows them, before the exact values."""
-
 
 def exact_values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[str, Any]:
     """Return what an event says, by names for code, such as `bad_records`; also of an earlier version.
@@ -73,18 +55,19 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         stream,
         outcome.state,
         outcome.stats,
-        seconds=result.seconds,
         error=outcome.error,
         facts={
             "lag (s)": seconds_of(outcome.lag_ms),
             "time to loss (h)": hours_of(outcome.time_to_loss_ms),
             "first arrival": outcome.facts.first_arrival,
             "last arrival": outcome.facts.last_arrival,
+            "speed (MB/s)": None if outcome.stats is None else _speed(outcome.stats.bytes, result.seconds),
             "bad records": outcome.facts.bad_records,
             "outside hash range": outcome.facts.outside_hash_range or None,
             "gaps": "; ".join(map(str, outcome.facts.gaps)) or None,
         },
         exact={
+            "seconds": round(result.seconds, 3),
             "outside_hash_range": outcome.facts.outside_hash_range,
             "lag_ms": outcome.lag_ms,
             "time_to_loss_ms": outcome.time_to_loss_ms,
@@ -103,10 +86,16 @@ def replay_metadata(
         stream,
         outcome.state,
         outcome.stats,
-        seconds=result.seconds,
         error=outcome.error,
-        facts={"gaps filled": outcome.gaps_filled or None},
-        exact={"table_version": result.version, "batch_id": str(result.batch_id) if outcome.rows else None},
+        facts={
+            "speed (MB/s)": None if outcome.stats is None else _speed(outcome.stats.bytes, result.seconds),
+            "gaps filled": outcome.gaps_filled or None,
+        },
+        exact={
+            "seconds": round(result.seconds, 3),
+            "table_version": result.version,
+            "batch_id": str(result.batch_id) if outcome.rows else None,
+        },
     )
 
 
@@ -203,14 +192,13 @@ def _metadata(
     *,
     exact: Mapping[str, object],
     facts: Mapping[str, Fact] = {},
-    seconds: float | None = None,
     error: Exception | None = None,
 ) -> dict[str, dg.MetadataValue[Any]]:
     """Return the metadata of a shard's event.
 
     Args:
         exact: The exact values that not every event has.
-        facts: The facts for people that not every event has.
+        facts: The facts for people that not every event has. Dagster shows them in their order.
     """
     rows, size = (0, 0) if stats is None else (stats.rows, stats.bytes)
     found: dict[str, Fact] = {
@@ -218,17 +206,9 @@ def _metadata(
         **({} if error is None else {"error": str(error), "error class": type(error).__name__}),
         "rows": rows,
         "size (MB)": megabytes_of(size),
-        "speed (MB/s)": None if seconds is None else _speed(size, seconds),
         **facts,
     }
-    values = {
-        "stream": stream,
-        "bytes": size,
-        "seconds": None if seconds is None else round(seconds, 3),
-        **_range_values(stats),
-        **exact,
-    }
-    return _values({name: found[name] for name in _ORDER if name in found}) | exact_entry(values)
+    return _values(found) | exact_entry({"stream": stream, "bytes": size, **_range_values(stats), **exact})
 
 
 def exact_entry(values: Mapping[str, object]) -> dict[str, dg.MetadataValue[Any]]:

@@ -11,7 +11,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.checks.in_run import DerivedRunChecks, RunChecks
 from kinesis_assets.dagster.checks.recorded_checks import ConsumerRecord
-from kinesis_assets.dagster.dagster_internals import definition_of, report_event, report_events
+from kinesis_assets.dagster.dagster_internals import definition_of, report_events
 from kinesis_assets.dagster.derived.derived_events import RunningTotals, metadata_after, report_missing_events
 from kinesis_assets.dagster.derived_tables import CheckedTable, Consumption, derived_tables
 from kinesis_assets.dagster.events.run_events import shard_events
@@ -158,6 +158,7 @@ def _derivations(
     Each commit is reported as a materialization of the table's asset, and each new error as an observation.
     The checks of the table are reported after commits. The jobs have the tag `_tag_of` of the run.
     """
+    step = context.get_step_execution_context()
     tables = _tables_of(context, stream.names)
     unreported = set(tables)  # tables with commits that may have no event
     progress: dict[dg.AssetKey, ComparisonProgress] = {}
@@ -166,7 +167,7 @@ def _derivations(
     checks: dict[dg.AssetKey, DerivedRunChecks] = {}
     for key, each in tables.items():
         table = CheckedTable.of(key, each, definition_of(context, each.upstream), stream)
-        checks[key] = DerivedRunChecks(context.get_step_execution_context(), table, stream)
+        checks[key] = DerivedRunChecks(step, table, stream)
 
     def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
         if key in unreported:
@@ -182,7 +183,7 @@ def _derivations(
     def report(name: str, commit: DerivedCommit) -> None:
         key = dg.AssetKey.from_user_string(name)
         metadata, after = metadata_after(progress[key], [commit], totals[key].after(commit))
-        report_event(context, dg.AssetMaterialization(key, metadata=metadata))
+        report_events(step, [dg.AssetMaterialization(key, metadata=metadata)])
         progress[key] = after
         checks[key].report()
 
@@ -190,7 +191,7 @@ def _derivations(
         context.log.error("%s could not consume its source, and tries again: %s", name, reason_of(error))
         key = dg.AssetKey.from_user_string(name)
         facts = {"error": str(error), "error class": type(error).__name__}
-        report_event(context, dg.AssetObservation(key, description=str(error), metadata=facts))
+        report_events(step, [dg.AssetObservation(key, description=str(error), metadata=facts)])
 
     return ContinuousDerivations(
         {key.to_user_string(): partial(commits, key, each) for key, each in tables.items()},
