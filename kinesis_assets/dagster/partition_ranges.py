@@ -81,8 +81,7 @@ def continuous_run_tags(range_: Sequence[str], seconds: float, handover: float) 
         handover: Seconds before and after the end in which the next run may take over, see `RunTiming`.
     """
     return {
-        RANGE_START_TAG: range_[0],
-        RANGE_END_TAG: range_[-1],
+        **range_tags(range_, as_range=True),
         FOLLOW_TAG: f"{seconds:g}",
         MAX_RUNTIME_SECONDS_TAG: str(ceil(seconds + handover) + _START_AND_END),
     }

@@ -16,7 +16,7 @@ from kinesis_assets.dagster.derived.derived_events import RunningTotals, metadat
 from kinesis_assets.dagster.derived_tables import CheckedTable, Consumption, derived_tables
 from kinesis_assets.dagster.events.run_events import shard_events
 from kinesis_assets.dagster.graceful_stop import GracefulStop
-from kinesis_assets.dagster.steps.mirrored_leases import MirroredLeases
+from kinesis_assets.dagster.steps.mirrored_leases import lease_mirror_of
 from kinesis_assets.dagster.steps.run_log import RunLog
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents, TotalsReport
 from kinesis_assets.derive.continuous import ContinuousDerivations
@@ -87,11 +87,12 @@ def run_continuously(
         totals_report.add(result)
 
     derivations = _derivations(context, stream, spark)
-    mirror = MirroredLeases(stream, plan.listing, context.log.warning)
+    mirror = lease_mirror_of(stream, plan.listing, context.log.warning)
 
     def note_commit() -> None:
         derivations.consume()
-        mirror.note_commit()
+        if mirror is not None:
+            mirror.note_commit()
 
     with _landing(context, stream, plan, spark, record) as land_ranges:
         continuous = ContinuousRun(
@@ -119,7 +120,12 @@ def run_continuously(
             stream.settings.stop_timeout, request_stop=request_stop, give_up=give_up
         )
         with graceful_stop.canceling(step):
-            with totals_report, derivations, mirror, wrap_spark_errors(f"stream {stream.name}"):
+            with (
+                totals_report,
+                derivations,
+                mirror or nullcontext(),
+                wrap_spark_errors(f"stream {stream.name}"),
+            ):
                 continuous.run(plan)
             if derivations.failures and not graceful_stop.stop_requested:
                 # The sensor treats shards that a failed run did not report as failed.

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
 
-each_selection_of_checks = pytest.mark.parametrize("checks", [{}, {name: False for name, _ in CHECKS.defined}])
+each_selection_of_checks = pytest.mark.parametrize(
+    "checks", [{}, {name: False for name, _ in CHECKS.defined}]
+)
 
 
 @each_selection_of_checks
