@@ -1,24 +1,31 @@
-"""The metadata of the events of shards and of the stream as a whole.
+"""The events of shards and of the stream as a whole: their metadata, and how they are made and read back.
 
-Each fact is one entry, whose key is words with a unit. Facts that Dagster can plot are numbers. Those without
-a value are omitted. What only code needs is the last entry, as JSON. `exact_values` returns both.
+Each fact is one entry of the metadata, whose key is words with a unit. Facts that Dagster can plot are
+numbers. Those without a value are omitted. What only code needs is the last entry, as JSON. `exact_values`
+returns both.
 """
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from kinesis_assets.errors import TableError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from kinesis_assets.ingest.outcome import RunResult, RunTotals, ShardOutcome, StreamState
     from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult
     from kinesis_assets.table.positions.range_stats import RangeStats
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.stored_table import TableTotals
+
+_log = logging.getLogger(__name__)
 
 TOTAL_ROWS, TOTAL_BAD_RECORDS = "total rows", "total bad records"
 """The keys of the totals that the asset check of bad records reads."""
@@ -27,7 +34,35 @@ EXACT = "exact"
 """The key of the entry with positions, ids and exact numbers, by name. Positions are text in the format of
 `Position.parse`. Numbers that are too large for JavaScript are text, too."""
 
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+"""Run config for a run whose events are read afterwards: nothing is logged to the console."""
+
 Fact = str | float | datetime | None
+
+_PAGE_SIZE = 500
+
+_EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
+
+
+def events_of(
+    instance: dg.DagsterInstance, run_id: str, *, newest_first: bool = False
+) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
+    """Yield the events of a run, oldest or newest first. Pages are read as needed."""
+    cursor: str | None = None
+    while True:
+        page = instance.get_records_for_run(run_id, cursor, _EVENTS, _PAGE_SIZE, ascending=not newest_first)
+        for entry in (record.event_log_entry for record in page.records):
+            event = entry.asset_materialization or entry.asset_observation
+            if event is not None:
+                yield event
+        if not page.has_more:
+            return
+        cursor = page.cursor
+
+
+def metadata_of_events(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
+    """Return the exact values of each shard's event, in the order in which they were stored."""
+    return [exact_values(event) for event in events_of(instance, run_id) if event.partition is not None]
 
 
 def exact_values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[str, Any]:
@@ -42,6 +77,19 @@ def exact_values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[s
         elif not name.endswith(")"):
             found[name.replace(" ", "_")] = value.value
     return found
+
+
+def shard_events(
+    key: dg.AssetKey, stream: str, result: RunResult
+) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
+    """Yield an event for each shard: a materialization, or an observation if the shard failed."""
+    for shard_id, outcome in result.outcomes.items():
+        metadata = event_metadata(stream, outcome, result)
+        if outcome.error is None:
+            yield dg.AssetMaterialization(key, partition=shard_id, metadata=metadata)
+        else:
+            reason = str(outcome.error)
+            yield dg.AssetObservation(key, partition=shard_id, description=reason, metadata=metadata)
 
 
 def facts_metadata(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,6 +212,15 @@ def table_metadata(table: TableTotals | None) -> dict[str, dg.MetadataValue[Any]
     if table is None:
         return {}
     return _values({"dagster/row_count": table.rows, "dagster/size_bytes": table.bytes})
+
+
+def totals_of_raw(table: PositionedTable) -> TableTotals | None:
+    """Return the totals of a raw table; None if it cannot be read."""
+    try:
+        return table.snapshot().totals()
+    except TableError as error:
+        _log.warning("the event does not have the rows of the table: %s", error)
+        return None
 
 
 def seconds_of(milliseconds: int | None) -> float | None:

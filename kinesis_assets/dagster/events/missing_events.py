@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import dagster as dg
 import msgspec
 
-from kinesis_assets.dagster.events.metadata import commit_metadata, exact_values
-from kinesis_assets.dagster.events.run_events import events_of
+from kinesis_assets.dagster.events.metadata import commit_metadata, events_of, exact_values
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.table.commit_ids import time_of_id

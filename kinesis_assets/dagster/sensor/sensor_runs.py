@@ -21,7 +21,7 @@ import dagster as dg
 import msgspec
 
 from kinesis_assets import retry
-from kinesis_assets.dagster.events.run_events import events_of
+from kinesis_assets.dagster.events.metadata import events_of
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_seconds, tagged_partitions
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, TableError

@@ -10,8 +10,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.checks.in_run import RunChecks
 from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_events, separate_event_times
-from kinesis_assets.dagster.events.metadata import event_metadata
-from kinesis_assets.dagster.events.run_events import shard_events
+from kinesis_assets.dagster.events.metadata import event_metadata, shard_events
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, GracefulStop
 from kinesis_assets.dagster.steps.mirrored_leases import lease_mirror_of
 from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog

@@ -14,7 +14,7 @@ from kinesis_assets.dagster.checks.recorded_checks import ConsumerRecord
 from kinesis_assets.dagster.dagster_internals import definition_of, report_events
 from kinesis_assets.dagster.derived.derived_events import RunningTotals, metadata_after, report_missing_events
 from kinesis_assets.dagster.derived_tables import CheckedTable, Consumption, derived_tables
-from kinesis_assets.dagster.events.run_events import shard_events
+from kinesis_assets.dagster.events.metadata import shard_events
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.steps.mirrored_leases import lease_mirror_of
 from kinesis_assets.dagster.steps.run_log import RunLog
