@@ -16,7 +16,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import DerivedEvaluation, 
 from kinesis_assets.dagster.checks.evaluation import Evaluation
 from kinesis_assets.dagster.checks.results import RunReports
 from kinesis_assets.dagster.dagster_internals import report_events
-from kinesis_assets.dagster.sensor.sensor_cursor import sensor_memory
+from kinesis_assets.dagster.sensor.sensor_cursor import is_recent, sensor_memory
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
@@ -162,9 +162,8 @@ def evaluated_derived(
     Args:
         has_run: Whether a run has just committed, so that it does not matter how the one before ended.
     """
-    before = sensor_memory(instance, table.consumption.stream).derived_checks.get(
-        table.name, DerivedProgress()
-    )
-    if has_run:
+    memory = sensor_memory(instance, table.consumption.stream)
+    before = memory.derived_checks.get(table.name, DerivedProgress())
+    if has_run or not is_recent(before.at, now):  # a later run may have succeeded
         before = msgspec.structs.replace(before, failing=None)
     return DerivedEvaluation(table, DerivedState.of(table), before, now, entries=entries).results

@@ -34,6 +34,11 @@ SENSOR_SILENT = 600.0
 """Seconds after its last tick from which the sensor counts as stopped."""
 
 
+def is_recent(tick: float | None, now: float) -> bool:
+    """Return whether a tick, if there was one, was a short time ago. Both are in seconds since the epoch."""
+    return tick is not None and abs(now - tick) < SENSOR_SILENT
+
+
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the sensor from tick to tick. If it is lost, the sensor only repeats work.
 
@@ -62,7 +67,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def is_recent(self, now: float) -> bool:
         """Return whether the sensor has ticked a short time before a time, in seconds since the epoch."""
-        return self.checks.at is not None and abs(now - self.checks.at) < SENSOR_SILENT
+        return is_recent(self.checks.at, now)
 
     def failing_at(self, now: float) -> Mapping[str, str]:
         """Return the shards whose last run failed; none if it knows of no later runs."""
