@@ -59,7 +59,7 @@ def check_events(
     waiting: Collection[str],
     failing: Mapping[str, str],
     pause: Pause | None,
-    entries: CatalogEntries | None = None,
+    entries: CatalogEntries,
 ) -> tuple[list[dg.AssetCheckEvaluation], ChecksProgress]:
     """Evaluate the checks, and return the results that are to be reported outside of a run.
 

@@ -269,7 +269,7 @@ _PAGE_SIZE = 500
 
 
 def commits_without_events(
-    instance: dg.DagsterInstance, names: StreamNames, links: Iterable[CommitLink], dead: Collection[str] = ()
+    instance: dg.DagsterInstance, names: StreamNames, links: Iterable[CommitLink], dead: Collection[str]
 ) -> tuple[list[tuple[CommitLink, list[str]]], list[CommitLink]]:
     """Find the shards of some commits that have no event.
 
