@@ -101,7 +101,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def sensor_memory(instance: dg.DagsterInstance, names: StreamNames) -> Cursor:
     """Return the newest cursor of a stream's sensor; an empty one if it has never ticked."""
-    cursors = [Cursor.parse(text) for text in sensor_cursors(instance, names.sensor) if text]
+    cursors = [Cursor.parse(text) for text in sensor_cursors(instance, names.sensor)]
     return max(cursors, key=lambda cursor: cursor.checks.at or 0.0, default=Cursor())
 
 
