@@ -188,6 +188,14 @@ def test_the_skip_reason_names_the_waiting_shards_with_time_and_cause(source, da
     assert_mentions(reason, "unfinished run", f"{A} waits until {until:%Y-%m-%dT%H:%M:%SZ}", run.run_id)
 
 
+def test_the_skip_reason_names_unfinished_runs_only_if_there_are_some(source, daemon, clock):
+    del clock
+    source.create(1)
+    daemon.tick()
+    ended(daemon, {PARTITION: A}, Status.FAILURE)
+    assert daemon.tick().skip_reason.skip_message.startswith(f"{A} waits until")
+
+
 def test_the_skip_reason_is_short_with_many_shards(source, daemon, clock):
     del clock
     source.create(8)
