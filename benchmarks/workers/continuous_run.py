@@ -17,7 +17,7 @@ import dagster as dg
 from benchmarks.harness.single_process import REGION
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.derived.derived_asset import derived_table
-from kinesis_assets.dagster.events.run_events import QUIET
+from kinesis_assets.dagster.events.metadata import QUIET
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.dagster.stream_project import StreamProject

@@ -121,29 +121,14 @@ def separate_event_times(step: dg.StepExecutionContext) -> None:
     step.log.addFilter(_event_times)
 
 
-def report_event(
-    context: dg.AssetExecutionContext, event: dg.AssetMaterialization | dg.AssetObservation
-) -> None:
-    """Store an event of a running step.
-
-    `AssetExecutionContext.log_event` also keeps each event in memory until the asset's body has returned.
-    """
-    try:
-        step = context.get_step_execution_context()
-        separate_event_times(step)
-        _log_event(step, event)
-    except AttributeError:
-        _warn("DagsterEvent.asset_materialization", "a continuous run keeps its events in memory")
-        context.log_event(event)
-
-
 def report_events(
     step: dg.StepExecutionContext, events: Iterable[dg.AssetMaterialization | dg.AssetObservation]
 ) -> None:
     """Store events of one asset in a running step, many at once.
 
-    The public API stores each event by itself, for which PostgreSQL's event log opens two connections and
-    commits three times. It also writes a line without the partition's name to the output of the run for each.
+    `AssetExecutionContext.log_event` stores each event by itself, for which PostgreSQL's event log opens two
+    connections and commits three times, and keeps it in memory until the asset's body has returned. It also
+    writes a line without the partition's name to the output of the run.
 
     Args:
         events: The events. A batch has its materializations first, and then its observations.

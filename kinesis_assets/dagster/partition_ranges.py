@@ -52,15 +52,6 @@ def range_tags(range_: Sequence[str], *, as_range: bool = False) -> dict[str, st
     return {RANGE_START_TAG: range_[0], RANGE_END_TAG: range_[-1]}
 
 
-def limited_by_shard(tags: Mapping[str, str], stream: str) -> dict[str, str]:
-    """Return the tags of a run that waits for other runs over its shard, if it has only one.
-
-    Args:
-        stream: The stream's asset key.
-    """
-    return {**tags, SHARD_TAG: f"{stream}/{tags[PARTITION_TAG]}"} if PARTITION_TAG in tags else dict(tags)
-
-
 def reporting_news(tags: Mapping[str, str]) -> dict[str, str]:
     """Return the tags of a run that reports only the shards with news."""
     return {**tags, NEWS_TAG: _NEWS}
@@ -81,8 +72,7 @@ def continuous_run_tags(range_: Sequence[str], seconds: float, handover: float) 
         handover: Seconds before and after the end in which the next run may take over, see `RunTiming`.
     """
     return {
-        RANGE_START_TAG: range_[0],
-        RANGE_END_TAG: range_[-1],
+        **range_tags(range_, as_range=True),
         FOLLOW_TAG: f"{seconds:g}",
         MAX_RUNTIME_SECONDS_TAG: str(ceil(seconds + handover) + _START_AND_END),
     }

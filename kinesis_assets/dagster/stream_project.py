@@ -13,7 +13,7 @@ import dagster as dg
 
 from kinesis_assets.dagster.build import build_kinesis_stream
 from kinesis_assets.dagster.dagster_internals import initialized, job_without_checks
-from kinesis_assets.dagster.events.run_events import QUIET, metadata_of_events
+from kinesis_assets.dagster.events.metadata import QUIET, metadata_of_events
 from kinesis_assets.dagster.io_manager import ShardIOManager
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, range_tags
 from kinesis_assets.dagster.settings.asset_settings import KEY_PREFIX

@@ -18,7 +18,7 @@ import click
 import dagster as dg
 import pyarrow as pa
 
-from kinesis_assets.dagster.events.run_events import QUIET
+from kinesis_assets.dagster.events.metadata import QUIET
 from kinesis_assets.dagster.sensor.sensor import evaluate
 from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.demo.orders import STREAM, put_orders

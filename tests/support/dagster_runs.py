@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from deltalake import DeltaTable
 
-from kinesis_assets.dagster.events.metadata import exact_values
-from kinesis_assets.dagster.events.run_events import events_of
+from kinesis_assets.dagster.events.metadata import events_of, exact_values
 from kinesis_assets.dagster.partition_ranges import range_tags
 from support.stream_names import raw_key, shard_partitions
 

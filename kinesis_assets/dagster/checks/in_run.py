@@ -16,7 +16,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import DerivedEvaluation, 
 from kinesis_assets.dagster.checks.evaluation import Evaluation
 from kinesis_assets.dagster.checks.results import RunReports
 from kinesis_assets.dagster.dagster_internals import report_events
-from kinesis_assets.dagster.sensor.sensor_cursor import sensor_memory
+from kinesis_assets.dagster.sensor.sensor_cursor import is_recent, sensor_memory
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
@@ -71,12 +71,9 @@ class RunChecks(RunReports):
     def _evaluated(self, now: float) -> Sequence[CheckResult]:
         entries = CatalogEntries(self._opened)
         memory = sensor_memory(self._step.instance, self._opened.names)
-        if memory.is_recent(now):
-            since = memory.checks.waiting
-            known = {shard_id: since.get(shard_id, now) for shard_id in memory.waiting_to_be_read}
-            waiting = self._waiting(known, memory.checks.at)
-        else:
-            waiting = self._waiting({}, None)
+        since = memory.checks.waiting
+        known = {shard_id: since.get(shard_id, now) for shard_id in memory.waiting_at(now)}
+        waiting = self._waiting(known, memory.checks.at if memory.is_recent(now) else None)
         others = {
             shard_id: reason
             for shard_id, reason in memory.failing_at(now).items()
@@ -122,14 +119,14 @@ MAX_COMMITS = 1000
 
 def evaluated_raw(instance: dg.DagsterInstance, opened: OpenStream) -> list[CheckResult]:
     """Evaluate the checks of a raw table in a run that executes them."""
-    memory, listed = sensor_memory(instance, opened.names), opened.listed_shards()
+    memory, listed, now = sensor_memory(instance, opened.names), opened.listed_shards(), time.time()
     return Evaluation(
         opened,
         instance,
         *listed,
-        machine_time=datetime.fromtimestamp(time.time(), UTC),
-        waiting=memory.waiting_to_be_read,
-        failing=memory.backoff.reasons,
+        machine_time=datetime.fromtimestamp(now, UTC),
+        waiting=memory.waiting_at(now),
+        failing=memory.failing_at(now),
         pause=read_pause(opened.table),
         before=memory.checks.unverified(),
         max_commits=MAX_COMMITS,
@@ -165,9 +162,8 @@ def evaluated_derived(
     Args:
         has_run: Whether a run has just committed, so that it does not matter how the one before ended.
     """
-    before = sensor_memory(instance, table.consumption.stream).derived_checks.get(
-        table.name, DerivedProgress()
-    )
-    if has_run:
+    memory = sensor_memory(instance, table.consumption.stream)
+    before = memory.derived_checks.get(table.name, DerivedProgress())
+    if has_run or not is_recent(before.at, now):  # a later run may have succeeded
         before = msgspec.structs.replace(before, failing=None)
     return DerivedEvaluation(table, DerivedState.of(table), before, now, entries=entries).results

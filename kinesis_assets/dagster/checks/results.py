@@ -152,11 +152,6 @@ class Reports:
         records = instance.fetch_materializations(key, limit=1).records
         return cls(instance, key, executions, records[0] if records else None)
 
-    @property
-    def evaluated(self) -> frozenset[str]:
-        """The names of the checks that have a result."""
-        return frozenset(name for name, record in self.executions.items() if _evaluation_of(record))
-
     @cached_property
     def running(self) -> Collection[str]:
         """The ids of the unfinished runs that execute or have reported a check, or materialize the asset."""
@@ -203,12 +198,11 @@ class Reports:
             elif not is_own or not _is_same(record, result, now):
                 yield self._evaluation(result, None)
 
-    def carried_over_in_run(self, names: Iterable[str], run_id: str) -> Iterator[dg.AssetCheckEvaluation]:
-        """Yield the last results of some checks that a run reports again which materializes the asset."""
-        for name in names:
-            record = self.executions.get(name)
+    def carried_over_in_run(self, run_id: str) -> Iterator[dg.AssetCheckEvaluation]:
+        """Yield the last results that a run reports again which materializes the asset."""
+        for record in self.executions.values():
             evaluation = _evaluation_of(record)
-            if record is not None and evaluation is not None and record.run_id != run_id:
+            if evaluation is not None and record.run_id != run_id:
                 yield _without_target(evaluation)
 
     def _is_shown(self, record: Any) -> bool:
@@ -329,9 +323,9 @@ class RunReports(ABC):
             results = self._evaluated(now)
         except KinesisAssetsError as error:
             _log.warning(_NOT_EVALUATED, self._subject, reason_of(error))
-            for evaluation in reports.carried_over_in_run(sorted(reports.evaluated), run_id):
-                report_check(self._step, evaluation)
-            return
-        for evaluation in reports.due_in_run(results, run_id, now, self._own):
+            due = reports.carried_over_in_run(run_id)
+        else:
+            due = reports.due_in_run(results, run_id, now, self._own)
+        for evaluation in due:
             report_check(self._step, evaluation)
             self._own.add(evaluation.check_name)

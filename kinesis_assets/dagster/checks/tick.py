@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -59,15 +59,12 @@ def check_events(
     waiting: Collection[str],
     failing: Mapping[str, str],
     pause: Pause | None,
-    entries: CatalogEntries | None = None,
+    entries: CatalogEntries,
 ) -> tuple[list[dg.AssetCheckEvaluation], ChecksProgress]:
     """Evaluate the checks, and return the results that are to be reported outside of a run.
 
-    For the arguments, see `Evaluation`.
+    For the arguments, see `Evaluation`, whose progress runs and metrics use also if no check is defined.
     """
-    names = opened.checks.reading_no_rows
-    if not names and not opened.settings.registration:
-        return [], before
     try:
         evaluation = Evaluation(
             opened,
@@ -84,7 +81,7 @@ def check_events(
         _log.warning(_STREAM_NOT_EVALUATED, opened.name, reason_of(error))
         failed, _ = failing_check_events(opened, instance, error, before=before, failing=failing, now=now)
         return failed, before
-    reports = Reports.of(instance, opened.names.raw_key, names)
+    reports = Reports.of(instance, opened.names.raw_key, opened.checks.reading_no_rows)
     return reports.report(evaluation.results, now), evaluation.progress
 
 
@@ -112,8 +109,10 @@ def failing_check_events(
         results, since = evaluation.results, evaluation.known_at
         loss = evaluation.progress.loss or loss
     seconds = None if since is None else max(0.0, now - since)
-    blind = _Blind(without_secrets(str(error)).rstrip("."), seconds, loss, now)
-    failed = [*blind.results(opened.checks, [result for result in results if not result.passed])]
+    hours = None if loss is None else max(0.0, loss - now) / 3600
+    of_table = [result for result in results if not result.passed]
+    reason = without_secrets(str(error)).rstrip(".")
+    failed = [*_while_ticks_fail(opened.checks, of_table, reason, seconds, hours)]
     reports = Reports.of(instance, opened.names.raw_key, [result.name for result in failed])
     return reports.report(failed, now), evaluation
 
@@ -149,47 +148,34 @@ def _without_service(
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Blind:
-    """The sensor while its ticks fail.
+def _while_ticks_fail(
+    checks: Checks, failed: Sequence[CheckResult], reason: str, seconds: float | None, hours: float | None
+) -> Iterator[CheckResult]:
+    """Yield the results that fail while ticks do: those of the table, and those that nobody can evaluate.
 
-    Attributes:
+    Args:
+        failed: Those of the table.
+        reason: Why the ticks fail.
         seconds: For how long it has been unknown whether there are unread records; None for as long as the
             sensor remembers.
-        loss: When the first unread record may expire, in seconds since the epoch; None if it is unknown.
+        hours: The time until the first unread record may expire; None if it is unknown.
     """
-
-    reason: str
-    seconds: float | None
-    loss: float | None
-    now: float
-
-    def results(self, checks: Checks, failed: Sequence[CheckResult]) -> Iterator[CheckResult]:
-        """Yield the results that fail: those of the table, and those that nobody can evaluate any more."""
-        names = {result.name for result in failed}
-        for result in failed:
-            yield replace(result, description=self._explain(result.description))
-        lag, time_to_loss = checks.lag, checks.time_to_loss
-        if lag is not None and "lag" not in names and self._is_longer_than(lag.max_seconds):
-            facts = {} if self.seconds is None else {"worst lag (s)": round(self.seconds, 1)}
-            description = self._explain("It is unknown what has arrived since")
-            yield CheckResult("lag", False, lag.severity, description, facts)
-        if time_to_loss is not None and "time_to_loss" not in names and self._is_longer_than(BLIND_SECONDS):
-            hours = None if self.loss is None else max(0.0, self.loss - self.now) / 3600
-            facts = {} if hours is None else {"least time to loss (h)": round(hours, 2)}
-            description = self._explain(_expiry(hours))
-            yield CheckResult("time_to_loss", False, time_to_loss.severity, description, facts)
-
-    def _is_longer_than(self, seconds: float) -> bool:
-        return self.seconds is None or self.seconds > seconds
-
-    def _explain(self, found: str) -> str:
-        """Return a description that starts with the reason."""
-        if self.seconds is None:
-            lead = "the sensor cannot check the stream"
-        else:
-            lead = f"the sensor has not been able to check the stream for {duration(self.seconds)}"
-        return f"{lead}: {self.reason}. {found[:1].upper()}{found[1:]}"
+    blind = "the sensor cannot check the stream"
+    if seconds is not None:
+        blind = f"the sensor has not been able to check the stream for {duration(seconds)}"
+    names, lag, time_to_loss = {result.name for result in failed}, checks.lag, checks.time_to_loss
+    for result in failed:
+        found = f"{result.description[:1].upper()}{result.description[1:]}"
+        yield replace(result, description=f"{blind}: {reason}. {found}")
+    if lag is not None and "lag" not in names and (seconds is None or seconds > lag.max_seconds):
+        facts = {} if seconds is None else {"worst lag (s)": round(seconds, 1)}
+        description = f"{blind}: {reason}. It is unknown what has arrived since"
+        yield CheckResult("lag", False, lag.severity, description, facts)
+    is_long = seconds is None or seconds > BLIND_SECONDS
+    if time_to_loss is not None and "time_to_loss" not in names and is_long:
+        facts = {} if hours is None else {"least time to loss (h)": round(hours, 2)}
+        description = f"{blind}: {reason}. {_expiry(hours)}"
+        yield CheckResult("time_to_loss", False, time_to_loss.severity, description, facts)
 
 
 def _expiry(hours: float | None) -> str:

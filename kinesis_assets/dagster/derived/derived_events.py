@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import msgspec
 
-from kinesis_assets.dagster.dagster_internals import report_event
+from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.derived_tables import COMMIT_ID, derived_metadata
 from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import (
@@ -93,7 +93,7 @@ def report_missing_events(
             description=f"Committed by {maker}, which did not report it.",
             metadata=derived_metadata(made),
         )
-        report_event(context, event)
+        report_events(context.get_step_execution_context(), [event])
     unreported = {commit.commit_id for commit in missing if commit.by in unfinished}
     left: list[ChainSegment] = []  # in the order of the chain, in which ids need not decrease
     for segment in segments:

@@ -1,24 +1,31 @@
-"""The metadata of the events of shards and of the stream as a whole.
+"""The events of shards and of the stream as a whole: their metadata, and how they are made and read back.
 
-Each fact is one entry, whose key is words with a unit. Facts that Dagster can plot are numbers. Those without
-a value are omitted. What only code needs is the last entry, as JSON. `exact_values` returns both.
+Each fact is one entry of the metadata, whose key is words with a unit. Facts that Dagster can plot are
+numbers. Those without a value are omitted. What only code needs is the last entry, as JSON. `exact_values`
+returns both.
 """
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from kinesis_assets.errors import TableError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from kinesis_assets.ingest.outcome import RunResult, RunTotals, ShardOutcome, StreamState
     from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult
     from kinesis_assets.table.positions.range_stats import RangeStats
+    from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.stored_table import TableTotals
+
+_log = logging.getLogger(__name__)
 
 TOTAL_ROWS, TOTAL_BAD_RECORDS = "total rows", "total bad records"
 """The keys of the totals that the asset check of bad records reads."""
@@ -27,25 +34,35 @@ EXACT = "exact"
 """The key of the entry with positions, ids and exact numbers, by name. Positions are text in the format of
 `Position.parse`. Numbers that are too large for JavaScript are text, too."""
 
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+"""Run config for a run whose events are read afterwards: nothing is logged to the console."""
+
 Fact = str | float | datetime | None
 
-_ORDER = (
-    "state",
-    "error",
-    "error class",
-    "rows",
-    "size (MB)",
-    "lag (s)",
-    "time to loss (h)",
-    "first arrival",
-    "last arrival",
-    "speed (MB/s)",
-    "bad records",
-    "outside hash range",
-    "gaps",
-    "gaps filled",
-)
-"""The keys of a shard's event in the order in which Dagster shows them, before the exact values."""
+_PAGE_SIZE = 500
+
+_EVENTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
+
+
+def events_of(
+    instance: dg.DagsterInstance, run_id: str, *, newest_first: bool = False
+) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
+    """Yield the events of a run, oldest or newest first. Pages are read as needed."""
+    cursor: str | None = None
+    while True:
+        page = instance.get_records_for_run(run_id, cursor, _EVENTS, _PAGE_SIZE, ascending=not newest_first)
+        for entry in (record.event_log_entry for record in page.records):
+            event = entry.asset_materialization or entry.asset_observation
+            if event is not None:
+                yield event
+        if not page.has_more:
+            return
+        cursor = page.cursor
+
+
+def metadata_of_events(instance: dg.DagsterInstance, run_id: str) -> list[dict[str, Any]]:
+    """Return the exact values of each shard's event, in the order in which they were stored."""
+    return [exact_values(event) for event in events_of(instance, run_id) if event.partition is not None]
 
 
 def exact_values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[str, Any]:
@@ -62,6 +79,19 @@ def exact_values(event: dg.AssetMaterialization | dg.AssetObservation) -> dict[s
     return found
 
 
+def shard_events(
+    key: dg.AssetKey, stream: str, result: RunResult
+) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
+    """Yield an event for each shard: a materialization, or an observation if the shard failed."""
+    for shard_id, outcome in result.outcomes.items():
+        metadata = event_metadata(stream, outcome, result)
+        if outcome.error is None:
+            yield dg.AssetMaterialization(key, partition=shard_id, metadata=metadata)
+        else:
+            reason = str(outcome.error)
+            yield dg.AssetObservation(key, partition=shard_id, description=reason, metadata=metadata)
+
+
 def facts_metadata(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts that a job reports, by names for code, as metadata."""
     return {name.replace("_", " "): value for name, value in facts.items() if value is not None}
@@ -73,18 +103,19 @@ def event_metadata(stream: str, outcome: ShardOutcome, result: RunResult) -> dic
         stream,
         outcome.state,
         outcome.stats,
-        seconds=result.seconds,
         error=outcome.error,
         facts={
             "lag (s)": seconds_of(outcome.lag_ms),
             "time to loss (h)": hours_of(outcome.time_to_loss_ms),
             "first arrival": outcome.facts.first_arrival,
             "last arrival": outcome.facts.last_arrival,
+            "speed (MB/s)": None if outcome.stats is None else _speed(outcome.stats.bytes, result.seconds),
             "bad records": outcome.facts.bad_records,
             "outside hash range": outcome.facts.outside_hash_range or None,
             "gaps": "; ".join(map(str, outcome.facts.gaps)) or None,
         },
         exact={
+            "seconds": round(result.seconds, 3),
             "outside_hash_range": outcome.facts.outside_hash_range,
             "lag_ms": outcome.lag_ms,
             "time_to_loss_ms": outcome.time_to_loss_ms,
@@ -103,10 +134,16 @@ def replay_metadata(
         stream,
         outcome.state,
         outcome.stats,
-        seconds=result.seconds,
         error=outcome.error,
-        facts={"gaps filled": outcome.gaps_filled or None},
-        exact={"table_version": result.version, "batch_id": str(result.batch_id) if outcome.rows else None},
+        facts={
+            "speed (MB/s)": None if outcome.stats is None else _speed(outcome.stats.bytes, result.seconds),
+            "gaps filled": outcome.gaps_filled or None,
+        },
+        exact={
+            "seconds": round(result.seconds, 3),
+            "table_version": result.version,
+            "batch_id": str(result.batch_id) if outcome.rows else None,
+        },
     )
 
 
@@ -177,6 +214,15 @@ def table_metadata(table: TableTotals | None) -> dict[str, dg.MetadataValue[Any]
     return _values({"dagster/row_count": table.rows, "dagster/size_bytes": table.bytes})
 
 
+def totals_of_raw(table: PositionedTable) -> TableTotals | None:
+    """Return the totals of a raw table; None if it cannot be read."""
+    try:
+        return table.snapshot().totals()
+    except TableError as error:
+        _log.warning("the event does not have the rows of the table: %s", error)
+        return None
+
+
 def seconds_of(milliseconds: int | None) -> float | None:
     """Return milliseconds in seconds."""
     return None if milliseconds is None else milliseconds / 1000
@@ -203,14 +249,13 @@ def _metadata(
     *,
     exact: Mapping[str, object],
     facts: Mapping[str, Fact] = {},
-    seconds: float | None = None,
     error: Exception | None = None,
 ) -> dict[str, dg.MetadataValue[Any]]:
     """Return the metadata of a shard's event.
 
     Args:
         exact: The exact values that not every event has.
-        facts: The facts for people that not every event has.
+        facts: The facts for people that not every event has. Dagster shows them in their order.
     """
     rows, size = (0, 0) if stats is None else (stats.rows, stats.bytes)
     found: dict[str, Fact] = {
@@ -218,17 +263,9 @@ def _metadata(
         **({} if error is None else {"error": str(error), "error class": type(error).__name__}),
         "rows": rows,
         "size (MB)": megabytes_of(size),
-        "speed (MB/s)": None if seconds is None else _speed(size, seconds),
         **facts,
     }
-    values = {
-        "stream": stream,
-        "bytes": size,
-        "seconds": None if seconds is None else round(seconds, 3),
-        **_range_values(stats),
-        **exact,
-    }
-    return _values({name: found[name] for name in _ORDER if name in found}) | exact_entry(values)
+    return _values(found) | exact_entry({"stream": stream, "bytes": size, **_range_values(stats), **exact})
 
 
 def exact_entry(values: Mapping[str, object]) -> dict[str, dg.MetadataValue[Any]]:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import dagster as dg
 import msgspec
 
-from kinesis_assets.dagster.events.metadata import commit_metadata, exact_values
-from kinesis_assets.dagster.events.run_events import events_of
+from kinesis_assets.dagster.events.metadata import commit_metadata, events_of, exact_values
 from kinesis_assets.errors import PositionsUnreadable
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.table.commit_ids import time_of_id
@@ -70,21 +69,16 @@ def event_of(link: CommitLink, names: StreamNames, shard_id: str) -> dg.AssetMat
     return dg.AssetMaterialization(names.raw_key, partition=shard_id, metadata=metadata)
 
 
-def never() -> bool:
-    """Return that there is no time limit."""
-    return False
-
-
 def read_links(
     link_at: Callable[[int], _Link],
     segment: ChainSegment,
     max_links: int,
-    is_over: Callable[[], bool] = never,
+    is_over: Callable[[], bool] | None = None,
 ) -> tuple[list[_Link], ChainSegment | None]:
     """Read the commits of a segment, newest first, up to a number of commits or a time limit.
 
     Args:
-        is_over: Whether the time limit is reached. One commit is read in any case.
+        is_over: Whether the time limit is reached; None for no limit. One commit is read in any case.
 
     Returns:
         The commits, and the rest of the segment; None if nothing is left to read.
@@ -92,7 +86,7 @@ def read_links(
     links: list[_Link] = []
     commit_id: int | None = segment.newest
     while commit_id is not None and commit_id != segment.until:
-        if len(links) >= max_links or (links and is_over()):
+        if len(links) >= max_links or (links and is_over is not None and is_over()):
             return links, ChainSegment(commit_id, segment.until)
         try:
             links.append(link_at(commit_id))
@@ -206,7 +200,7 @@ def find_missing_events(
             continue
         is_first = done.through is None and segment.newest == newest
         # The rest of a first comparison is never compared, so it gets the time that it needs.
-        read, rest = read_links(link_at, segment, max_files - len(links), never if is_first else is_over)
+        read, rest = read_links(link_at, segment, max_files - len(links), None if is_first else is_over)
         links += read
         if rest is not None and not is_first:
             left.append(rest)
@@ -270,7 +264,7 @@ _PAGE_SIZE = 500
 
 
 def commits_without_events(
-    instance: dg.DagsterInstance, names: StreamNames, links: Iterable[CommitLink], dead: Collection[str] = ()
+    instance: dg.DagsterInstance, names: StreamNames, links: Iterable[CommitLink], dead: Collection[str]
 ) -> tuple[list[tuple[CommitLink, list[str]]], list[CommitLink]]:
     """Find the shards of some commits that have no event.
 

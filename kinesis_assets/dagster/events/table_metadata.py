@@ -67,7 +67,7 @@ def definition_metadata(table: str, format_: str, name: str | None) -> dict[str,
     }
 
 
-def raw_columns(format_: str = "delta") -> dg.TableSchema:
+def raw_columns(format_: str) -> dg.TableSchema:
     """Return the columns of the raw table in a format."""
     return dg.TableSchema(
         columns=[

@@ -14,8 +14,7 @@ from pydantic import Field
 
 from kinesis_assets.dagster.dagster_internals import assets_of_location
 from kinesis_assets.dagster.derived_tables import Consumption, derived_tables
-from kinesis_assets.dagster.events.metadata import table_metadata
-from kinesis_assets.dagster.events.run_events import QUIET, events_of, totals_of_raw
+from kinesis_assets.dagster.events.metadata import QUIET, events_of, table_metadata, totals_of_raw
 from kinesis_assets.dagster.jobs.single_op_job import single_op_job
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames, op_key

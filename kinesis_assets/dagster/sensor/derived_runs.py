@@ -15,7 +15,6 @@ of the wait are in the sensor's cursor.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -28,7 +27,6 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
     SECONDS_TO_PLAN,
     SECONDS_TO_START,
     STEP_ENDED,
-    STEP_EVENTS,
     STEP_PLANS,
     UNFINISHED,
     WAITS,
@@ -36,6 +34,7 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
     Liveness,
     RunObservation,
     assets_of_run,
+    last_step_events,
 )
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.errors import TableError, without_secrets
@@ -57,18 +56,6 @@ _DIED = (
 _NOT_OBSERVED = "heartbeats of derived tables cannot be read, so this tick detects no dead runs of them: %s"
 
 
-@dataclass(frozen=True, slots=True)
-class _DerivedRun:
-    """An unfinished run that executes no other steps than those of derived tables.
-
-    Attributes:
-        steps: The path or URI of the table of each step, by step key.
-    """
-
-    run: dg.DagsterRun
-    steps: Mapping[str, str]
-
-
 def end_dead_runs(
     instance: dg.DagsterInstance,
     tables: Mapping[dg.AssetKey, str],
@@ -82,17 +69,17 @@ def end_dead_runs(
     The tables are given by their paths or URIs.
     """
     found = list(_unfinished(instance, tables)) if tables else []
-    uris = {uri for each in found if each.run.status in HAVE_A_PROCESS for uri in each.steps.values()}
+    uris = {uri for run, steps in found if run.status in HAVE_A_PROCESS for uri in steps.values()}
     try:
         beats = {uri: heartbeats(DerivedTable(uri, role=role)) for uri in uris}
     except (OSError, TableError) as error:
         _log.warning(_NOT_OBSERVED, error)
         return before
-    seen = {each.run.run_id: _observation(instance, each, beats) for each in found}
+    seen = {run.run_id: _observation(instance, run, steps, beats) for run, steps in found}
     liveness = before.after(seen, now)
-    for each in found:
-        if each.run.run_id in liveness.dead:
-            _end(instance, each.run)
+    for run, _ in found:
+        if run.run_id in liveness.dead:
+            _end(instance, run)
     return liveness
 
 
@@ -112,7 +99,13 @@ def assets_of_steps(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dict[st
     }
 
 
-def _unfinished(instance: dg.DagsterInstance, tables: Mapping[dg.AssetKey, str]) -> Iterator[_DerivedRun]:
+def _unfinished(
+    instance: dg.DagsterInstance, tables: Mapping[dg.AssetKey, str]
+) -> Iterator[tuple[dg.DagsterRun, dict[str, str]]]:
+    """Yield the unfinished runs that execute no other steps than those of derived tables.
+
+    Each has the path or URI of the table of each step, by step key.
+    """
     for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED)):
         run = record.dagster_run
         if run.status is dg.DagsterRunStatus.QUEUED:
@@ -121,27 +114,27 @@ def _unfinished(instance: dg.DagsterInstance, tables: Mapping[dg.AssetKey, str])
             continue
         assets = assets_of_steps(instance, run)
         if assets and all(len(keys) == 1 and keys[0] in tables for keys in assets.values()):
-            yield _DerivedRun(run, {step: tables[key] for step, (key,) in assets.items()})
+            yield run, {step: tables[key] for step, (key,) in assets.items()}
 
 
 def _observation(
-    instance: dg.DagsterInstance, each: _DerivedRun, beats: Mapping[str, Mapping[str, str]]
+    instance: dg.DagsterInstance,
+    run: dg.DagsterRun,
+    steps: Mapping[str, str],
+    beats: Mapping[str, Mapping[str, str]],
 ) -> RunObservation:
-    run = each.run
     if run.status not in HAVE_A_PROCESS:
         return RunObservation(run.status.value, None, SECONDS_TO_START)
     newest = instance.get_records_for_run(run.run_id, limit=1, ascending=False).records
-    records = instance.get_records_for_run(run.run_id, of_type=set(STEP_EVENTS), ascending=True).records
-    events = (record.event_log_entry.get_dagster_event() for record in records)
-    last = {event.step_key: event.event_type for event in events}
-    of_steps = {step: beats[uri].get(run.run_id) for step, uri in each.steps.items()}
+    last = last_step_events(instance, run.run_id)
+    of_steps = {step: beats[uri].get(run.run_id) for step, uri in steps.items()}
     # The signs together are one text, which differs from that of the previous tick if any of them does.
     signs = [run.status.value, *(str(record.storage_id) for record in newest), *map(str, of_steps.values())]
-    in_progress = [of_steps[step] for step in each.steps if last.get(step) in STEP_PLANS]
+    in_progress = [of_steps[step] for step in steps if last.get(step) in STEP_PLANS]
     if in_progress:
         is_silent = all(beat not in (None, ENDED) for beat in in_progress)
         timeout = SECONDS_SILENT if is_silent else SECONDS_TO_PLAN
-    elif all(last.get(step) in STEP_ENDED for step in each.steps):
+    elif all(last.get(step) in STEP_ENDED for step in steps):
         timeout = SECONDS_TO_PLAN
     else:  # a step waits, such as for a retry or for a pool
         timeout = MAX_ATTEMPT_AGE.total_seconds()

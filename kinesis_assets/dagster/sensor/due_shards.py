@@ -19,8 +19,9 @@ import dagster as dg
 import msgspec
 
 from kinesis_assets.dagster.partition_ranges import (
+    PARTITION_TAG,
+    SHARD_TAG,
     continuous_run_tags,
-    limited_by_shard,
     range_tags,
     reporting_news,
 )
@@ -232,7 +233,7 @@ def run_requests(
     ranges: Sequence[Sequence[str]],
     blocked: Collection[str],
     failing: Collection[str],
-    derived: Collection[dg.AssetKey] = (),
+    derived: Collection[dg.AssetKey],
 ) -> list[dg.RunRequest]:
     """Return the request of a run over each range.
 
@@ -260,5 +261,6 @@ def _tags(
     if opened.settings.follow_for is not None:
         return continuous_run_tags(range_, opened.settings.follow_for, opened.handover)
     tags = range_tags(range_, as_range=not set(range_).isdisjoint(blocked))
-    tags = limited_by_shard(tags, opened.names.partitions_name)
+    if PARTITION_TAG in tags:
+        tags[SHARD_TAG] = f"{opened.names.partitions_name}/{tags[PARTITION_TAG]}"
     return reporting_news(tags) if set(range_).isdisjoint(failing) else tags

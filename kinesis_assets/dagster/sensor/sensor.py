@@ -321,7 +321,7 @@ class Tick:
         idle = len(self._candidates)  # none of them has unread records, as far as is known
         if idle:
             reasons.insert(0, "1 shard is idle" if idle == 1 else f"{idle} shards are idle")
-        if not idle or not self._readable.isdisjoint(self._busy):
+        if not reasons or not self._readable.isdisjoint(self._busy):
             other = "other " if reasons else ""
             reasons.insert(0, f"every {other}readable shard has an unfinished run")
         if self._due.error is not None:

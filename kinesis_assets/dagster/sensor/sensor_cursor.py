@@ -34,6 +34,11 @@ SENSOR_SILENT = 600.0
 """Seconds after its last tick from which the sensor counts as stopped."""
 
 
+def is_recent(tick: float | None, now: float) -> bool:
+    """Return whether a tick, if there was one, was a short time ago. Both are in seconds since the epoch."""
+    return tick is not None and abs(now - tick) < SENSOR_SILENT
+
+
 class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the sensor from tick to tick. If it is lost, the sensor only repeats work.
 
@@ -60,18 +65,17 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     derived_checks: dict[str, DerivedProgress] = {}
     failing_tables: dict[str, Failing] = {}
 
-    @property
-    def waiting_to_be_read(self) -> set[str]:
-        """See `waiting_to_be_read`."""
-        return waiting_to_be_read(self.signals, self.backoff)
-
     def is_recent(self, now: float) -> bool:
         """Return whether the sensor has ticked a short time before a time, in seconds since the epoch."""
-        return self.checks.at is not None and abs(now - self.checks.at) < SENSOR_SILENT
+        return is_recent(self.checks.at, now)
 
     def failing_at(self, now: float) -> Mapping[str, str]:
         """Return the shards whose last run failed; none if it knows of no later runs."""
         return self.backoff.reasons if self.is_recent(now) else {}
+
+    def waiting_at(self, now: float) -> set[str]:
+        """Return the shards that wait to be read; none if it knows of no later runs."""
+        return waiting_to_be_read(self.signals, self.backoff) if self.is_recent(now) else set()
 
     def has_other_runs_than(self, before: Cursor) -> bool:
         """Whether runs of derived tables have ended or shown a sign of life since an earlier cursor."""
@@ -97,7 +101,7 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def sensor_memory(instance: dg.DagsterInstance, names: StreamNames) -> Cursor:
     """Return the newest cursor of a stream's sensor; an empty one if it has never ticked."""
-    cursors = [Cursor.parse(text) for text in sensor_cursors(instance, names.sensor) if text]
+    cursors = [Cursor.parse(text) for text in sensor_cursors(instance, names.sensor)]
     return max(cursors, key=lambda cursor: cursor.checks.at or 0.0, default=Cursor())
 
 

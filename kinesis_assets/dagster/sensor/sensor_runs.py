@@ -21,7 +21,7 @@ import dagster as dg
 import msgspec
 
 from kinesis_assets import retry
-from kinesis_assets.dagster.events.run_events import events_of
+from kinesis_assets.dagster.events.metadata import events_of
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_seconds, tagged_partitions
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, TableError
@@ -64,8 +64,7 @@ STEP_ENDED = (
 )
 """After these events a step executes nothing more."""
 
-STEP_EVENTS = (*STEP_PLANS, *STEP_ENDED, dg.DagsterEventType.STEP_UP_FOR_RETRY)
-"""The events that show how far a step is."""
+_STEP_EVENTS = {*STEP_PLANS, *STEP_ENDED, dg.DagsterEventType.STEP_UP_FOR_RETRY}
 
 
 def unfinished_runs(instance: dg.DagsterInstance, names: StreamNames) -> list[dg.RunRecord]:
@@ -114,7 +113,10 @@ def _without_heartbeat(
     stream: OpenStream, instance: dg.DagsterInstance, run: dg.DagsterRun
 ) -> RunObservation:
     """Return the observation of a run that never had a heartbeat: how far its step is."""
-    status, step = run.status.value, _last_event_of_step(instance, run, stream.names)
+    status, names = run.status.value, stream.names
+    # Of the step that commits; None before it starts.
+    step_key = op_key(run.job_name) if run.job_name == names.replay_job else names.raw_step
+    step = last_step_events(instance, run.run_id).get(step_key)
     if step in STEP_ENDED:
         return RunObservation(status, ENDED, SECONDS_SILENT)
     if step in STEP_PLANS:
@@ -132,15 +134,11 @@ def _duration(run: dg.DagsterRun) -> float | None:
         return None  # the run fails with this error
 
 
-def _last_event_of_step(
-    instance: dg.DagsterInstance, run: dg.DagsterRun, names: StreamNames
-) -> dg.DagsterEventType | None:
-    """Return the type of the last event of the step that commits; None before the step starts."""
-    is_replay = run.job_name == names.replay_job
-    step_key = op_key(run.job_name) if is_replay else names.raw_step
-    records = instance.get_records_for_run(run.run_id, of_type=set(STEP_EVENTS), ascending=False).records
+def last_step_events(instance: dg.DagsterInstance, run_id: str) -> dict[str | None, dg.DagsterEventType]:
+    """Return the type of the last event of a run that shows how far a step is, by step key."""
+    records = instance.get_records_for_run(run_id, of_type=_STEP_EVENTS, ascending=True).records
     events = (record.event_log_entry.get_dagster_event() for record in records)
-    return next((event.event_type for event in events if event.step_key == step_key), None)
+    return {event.step_key: event.event_type for event in events}
 
 
 def shards_of(

@@ -15,9 +15,8 @@ import msgspec
 
 from kinesis_assets.dagster.checks.results import PAUSED
 from kinesis_assets.dagster.checks.shard_checks import lags, latest_time, readable
-from kinesis_assets.dagster.events.metadata import totals_metadata
+from kinesis_assets.dagster.events.metadata import totals_metadata, totals_of_raw
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress, find_missing_events
-from kinesis_assets.dagster.events.run_events import totals_of_raw
 from kinesis_assets.errors import TableError
 from kinesis_assets.ingest.idle_shards import loss_times
 from kinesis_assets.ingest.outcome import StreamState

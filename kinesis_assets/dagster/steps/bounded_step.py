@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,9 @@ import dagster as dg
 
 from kinesis_assets.dagster.checks.in_run import RunChecks
 from kinesis_assets.dagster.dagster_internals import add_asset_metadata, report_events, separate_event_times
-from kinesis_assets.dagster.events.metadata import event_metadata
-from kinesis_assets.dagster.events.run_events import shard_events
+from kinesis_assets.dagster.events.metadata import event_metadata, shard_events
 from kinesis_assets.dagster.graceful_stop import NOTHING_READ, GracefulStop
-from kinesis_assets.dagster.steps.mirrored_leases import MirroredLeases
+from kinesis_assets.dagster.steps.mirrored_leases import lease_mirror_of
 from kinesis_assets.dagster.steps.run_log import LandingLog, RunLog
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents
 from kinesis_assets.errors import ShardsNotCommitted
@@ -86,9 +86,10 @@ def _execute(step: dg.StepExecutionContext, key: dg.AssetKey, stream: OpenStream
             _report_stream(step, key, stream, plan, result)
 
     progress = ProgressFiles(stream.table.folder, plan.batch_id)
+    mirror = lease_mirror_of(stream, plan.listing, step.log.warning)
     with graceful_stop.canceling(step):
         with (
-            MirroredLeases(stream, plan.listing, step.log.warning) as mirror,
+            mirror or nullcontext(),
             LandingLog(RunLog(step.log.info), progress),
             wrap_spark_errors(f"stream {stream.name}"),
         ):
@@ -100,7 +101,8 @@ def _execute(step: dg.StepExecutionContext, key: dg.AssetKey, stream: OpenStream
                 by=step.run_id,
                 tip_refresh=stream.tip_refresh,
             )
-            mirror.note_commit()
+            if mirror is not None:
+                mirror.note_commit()
         if graceful_stop.stop_requested:
             report_all(result.only_read())
             if not result.only_read().outcomes:

@@ -11,12 +11,12 @@ import dagster as dg
 
 from kinesis_assets.dagster.checks.in_run import DerivedRunChecks, RunChecks
 from kinesis_assets.dagster.checks.recorded_checks import ConsumerRecord
-from kinesis_assets.dagster.dagster_internals import definition_of, report_event, report_events
+from kinesis_assets.dagster.dagster_internals import definition_of, report_events
 from kinesis_assets.dagster.derived.derived_events import RunningTotals, metadata_after, report_missing_events
 from kinesis_assets.dagster.derived_tables import CheckedTable, Consumption, derived_tables
-from kinesis_assets.dagster.events.run_events import shard_events
+from kinesis_assets.dagster.events.metadata import shard_events
 from kinesis_assets.dagster.graceful_stop import GracefulStop
-from kinesis_assets.dagster.steps.mirrored_leases import MirroredLeases
+from kinesis_assets.dagster.steps.mirrored_leases import lease_mirror_of
 from kinesis_assets.dagster.steps.run_log import RunLog
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents, TotalsReport
 from kinesis_assets.derive.continuous import ContinuousDerivations
@@ -87,11 +87,12 @@ def run_continuously(
         totals_report.add(result)
 
     derivations = _derivations(context, stream, spark)
-    mirror = MirroredLeases(stream, plan.listing, context.log.warning)
+    mirror = lease_mirror_of(stream, plan.listing, context.log.warning)
 
     def note_commit() -> None:
         derivations.consume()
-        mirror.note_commit()
+        if mirror is not None:
+            mirror.note_commit()
 
     with _landing(context, stream, plan, spark, record) as land_ranges:
         continuous = ContinuousRun(
@@ -119,7 +120,12 @@ def run_continuously(
             stream.settings.stop_timeout, request_stop=request_stop, give_up=give_up
         )
         with graceful_stop.canceling(step):
-            with totals_report, derivations, mirror, wrap_spark_errors(f"stream {stream.name}"):
+            with (
+                totals_report,
+                derivations,
+                mirror or nullcontext(),
+                wrap_spark_errors(f"stream {stream.name}"),
+            ):
                 continuous.run(plan)
             if derivations.failures and not graceful_stop.stop_requested:
                 # The sensor treats shards that a failed run did not report as failed.
@@ -158,6 +164,7 @@ def _derivations(
     Each commit is reported as a materialization of the table's asset, and each new error as an observation.
     The checks of the table are reported after commits. The jobs have the tag `_tag_of` of the run.
     """
+    step = context.get_step_execution_context()
     tables = _tables_of(context, stream.names)
     unreported = set(tables)  # tables with commits that may have no event
     progress: dict[dg.AssetKey, ComparisonProgress] = {}
@@ -166,7 +173,7 @@ def _derivations(
     checks: dict[dg.AssetKey, DerivedRunChecks] = {}
     for key, each in tables.items():
         table = CheckedTable.of(key, each, definition_of(context, each.upstream), stream)
-        checks[key] = DerivedRunChecks(context.get_step_execution_context(), table, stream)
+        checks[key] = DerivedRunChecks(step, table, stream)
 
     def commits(key: dg.AssetKey, consumption: Consumption) -> Iterator[DerivedCommit]:
         if key in unreported:
@@ -182,7 +189,7 @@ def _derivations(
     def report(name: str, commit: DerivedCommit) -> None:
         key = dg.AssetKey.from_user_string(name)
         metadata, after = metadata_after(progress[key], [commit], totals[key].after(commit))
-        report_event(context, dg.AssetMaterialization(key, metadata=metadata))
+        report_events(step, [dg.AssetMaterialization(key, metadata=metadata)])
         progress[key] = after
         checks[key].report()
 
@@ -190,7 +197,7 @@ def _derivations(
         context.log.error("%s could not consume its source, and tries again: %s", name, reason_of(error))
         key = dg.AssetKey.from_user_string(name)
         facts = {"error": str(error), "error class": type(error).__name__}
-        report_event(context, dg.AssetObservation(key, description=str(error), metadata=facts))
+        report_events(step, [dg.AssetObservation(key, description=str(error), metadata=facts)])
 
     return ContinuousDerivations(
         {key.to_user_string(): partial(commits, key, each) for key, each in tables.items()},

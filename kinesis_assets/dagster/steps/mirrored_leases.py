@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,40 +13,23 @@ if TYPE_CHECKING:
     from kinesis_assets.operations.leases.mirror import LeaseMirror
 
 
-class MirroredLeases:
-    """The mirror of a stream, if its settings name a lease table. As a context, it ends with the last update.
+def lease_mirror_of(
+    stream: OpenStream, listing: StreamListing, warn: Callable[[str], object]
+) -> LeaseMirror | None:
+    """Return the mirror of a stream, see `LeaseMirror`; None if its settings name no lease table."""
+    name = stream.settings.lease_table
+    if name is None:
+        return None
+    from kinesis_assets.operations.leases.mirror import LeaseMirror  # noqa: PLC0415  # only mirrors need it
 
-    Args:
-        listing: A list of the stream's shards, for comparison with the leases.
-        warn: Called with the reason of a failed update.
-    """
-
-    def __init__(self, stream: OpenStream, listing: StreamListing, warn: Callable[[str], object]) -> None:
-        self._mirror: LeaseMirror | None = None
-        if (name := stream.settings.lease_table) is not None:
-            from kinesis_assets.operations.leases.mirror import LeaseMirror  # noqa: PLC0415  # only mirrors need it
-
-            self._mirror = LeaseMirror(
-                stream.table.reopened(),  # its caches are not for several threads
-                listing,
-                name,
-                lambda: open_lease_table(stream, name),
-                warn=warn,
-                clock=stream.client.settings.timing.clock,
-            )
-        self._context = self._mirror or nullcontext()
-
-    def __enter__(self) -> Self:
-        self._context.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._context.__exit__(None, None, None)
-
-    def note_commit(self) -> None:
-        """Let the mirror write the newest positions."""
-        if self._mirror is not None:
-            self._mirror.note_commit()
+    return LeaseMirror(
+        stream.table.reopened(),  # its caches are not for several threads
+        listing,
+        name,
+        lambda: open_lease_table(stream, name),
+        warn=warn,
+        clock=stream.client.settings.timing.clock,
+    )
 
 
 _SECONDS_TO_ANSWER = 2.0

@@ -8,6 +8,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.table.run_files.task_files import Progress
 
@@ -59,14 +61,8 @@ class RunLog:
             records=sum(outcome.rows for outcome in result.outcomes.values()),
             bytes=sum(outcome.stats.bytes for outcome in result.outcomes.values() if outcome.stats),
         )
-        self.show(
-            Progress(
-                self._total.records,
-                self._total.bytes,
-                sum(self._lags.values()),
-                sum(self._first_lags.values()),
-            )
-        )
+        lag_ms, first_lag_ms = sum(self._lags.values()), sum(self._first_lags.values())
+        self.show(msgspec.structs.replace(self._total, lag_ms=lag_ms, first_lag_ms=first_lag_ms))
 
     def show(self, progress: Progress) -> None:
         """Log how far the run is, if it is time and something was read since the last line."""

@@ -122,6 +122,7 @@ class TotalsReport:
     def add_reported(self, result: RunResult) -> None:
         """Note the outcomes that were reported. A shard that is throttled between its rows does not fail."""
         self._due = True
+        self._totals.outcomes.update(result.outcomes)  # `add` does not follow if the iteration is cut off
         self._failing |= {
             shard_id
             for shard_id in RunTotals.of(result).failed

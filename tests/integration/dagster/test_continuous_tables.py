@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets import derived_table, rollup
-from kinesis_assets.dagster.dagster_internals import report_event
+from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.partition_ranges import range_tags
 from kinesis_assets.dagster.steps import continuous_step
 from kinesis_assets.dagster.stream_project import StreamProject
@@ -216,14 +216,16 @@ class TestRuns:
         source.put(A, 2)
         refused = []
 
-        def refuse_first(context, event):
-            rows = event.metadata.get("rows")  # an observation of the failure has none
-            if event.asset_key == NUMBERS and rows is not None and rows.value and not refused:
-                refused.append(event)
-                raise OSError("the database does not respond")
-            report_event(context, event)
+        def refuse_first(step, events):
+            events = list(events)
+            for event in events:
+                rows = event.metadata.get("rows")  # an observation of the failure has none
+                if event.asset_key == NUMBERS and rows is not None and rows.value and not refused:
+                    refused.append(event)
+                    raise OSError("the database does not respond")
+            report_events(step, events)
 
-        monkeypatch.setattr(continuous_step, "report_event", refuse_first)
+        monkeypatch.setattr(continuous_step, "report_events", refuse_first)
         runs = make_runs()
         join = runs.start_continuously(A, seconds=300)
         wait_until(lambda: tables.rows("counts") == [(0, 1), (1, 1)])

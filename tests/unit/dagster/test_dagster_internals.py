@@ -19,7 +19,6 @@ from kinesis_assets.dagster.dagster_internals import (
     initialized,
     loading_of,
     locations_of_sensor,
-    report_event,
     report_events,
     report_outside_of_runs,
     sensor_cursors,
@@ -116,22 +115,6 @@ def test_a_resource_with_a_missing_environment_variable_is_refused(monkeypatch):
         pass
 
 
-@pytest.mark.parametrize("missing", ["nothing", "get_step_execution_context"])
-def test_an_event_is_reported(instance, caplog, missing):
-    @dg.asset(key=KEY, output_required=False, partitions_def=dg.StaticPartitionsDefinition([A, B]))
-    def letters(context):
-        for partition, rows in ((A, 1), (B, 2)):
-            event = dg.AssetMaterialization(KEY, partition=partition, metadata={"rows": rows})
-            report_event(Without(context, missing), event)
-        report_event(Without(context, missing), dg.AssetObservation(KEY, partition=A))
-        yield from ()
-
-    materialize(instance, letters)
-    assert materialized(instance) == {A: 1, B: 2}
-    assert len(instance.fetch_observations(KEY, limit=10).records) == 1
-    assert ("has no DagsterEvent.asset_materialization" in caplog.text) == (missing != "nothing")
-
-
 def letters_reporting(report):
     """Return an asset whose body reports events of its partitions."""
 
@@ -162,7 +145,7 @@ def stored(instance: dg.DagsterInstance) -> list[list[dg.EventLogEntry]]:
 def test_events_in_a_batch_are_stored_as_they_are_one_by_one(instance):
     def report_twice(context, events):
         for event in events:
-            report_event(context, event)
+            context.log_event(event)
         report_events(context.get_step_execution_context(), events)
 
     materialize(instance, letters_reporting(report_twice))
@@ -240,7 +223,7 @@ def test_each_event_that_a_run_reports_has_its_own_millisecond(any_instance):
             context.get_step_execution_context(), [observation_of(shard, 0) for shard in SHARDS[:2]]
         )
         for _ in range(2):
-            report_event(context, dg.AssetObservation(KEY))
+            report_events(context.get_step_execution_context(), [dg.AssetObservation(KEY)])
         yield from ()
 
     dg.materialize([letters], instance=any_instance, tags=partition_ranges.range_tags(SHARDS))

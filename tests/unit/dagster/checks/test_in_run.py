@@ -10,9 +10,11 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.checks.in_run import DerivedRunChecks, RunChecks
-from kinesis_assets.dagster.checks.results import INTERVAL, Reports, RunReports
+from kinesis_assets.dagster.checks.evaluation import ChecksProgress
+from kinesis_assets.dagster.checks.in_run import DerivedRunChecks, RunChecks, evaluated_raw
+from kinesis_assets.dagster.checks.results import INTERVAL, CheckResult, Reports, RunReports
 from kinesis_assets.dagster.sensor import sensor_cursor
+from kinesis_assets.dagster.sensor.sensor_runs import Failing, ShardBackoff
 from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import ReadFailed, ShardThrottled, TableUnreachable
@@ -115,6 +117,55 @@ def test_a_run_that_cannot_evaluate_the_checks_repeats_their_last_results(instan
     shown = Reports.of(instance, key, ["lag"]).executions["lag"]
     assert (shown.run_id, shown.evaluation.passed) == (result.run_id, False)
     assert (shown.evaluation.severity, shown.evaluation.description) == (last.severity, "late")
+
+
+def test_results_that_were_repeated_count_as_reported_by_the_run(instance):
+    key = dg.AssetKey("orders")
+    instance.report_runless_asset_event(dg.AssetCheckEvaluation(key, "lag", passed=False))
+
+    class OnceUnreachable(RunReports):
+        """Checks whose table can be read from the second attempt on."""
+
+        attempts = 0
+
+        def _evaluated(self, now):
+            del now
+            self.attempts += 1
+            if self.attempts == 1:
+                raise TableUnreachable("s3://lake/orders", "gone")
+            return [CheckResult("lag", True, "ERROR", "well")]
+
+    times = iter([1000.0, 1000.0 + INTERVAL])
+
+    @dg.asset
+    def orders(context):
+        step = context.get_step_execution_context()
+        checks = OnceUnreachable(step, key, ["lag"], "orders", lambda: next(times))
+        checks.report()
+        # The sensor reports a result for a materialization outside of the run, and Dagster shows that.
+        instance.report_runless_asset_event(dg.AssetMaterialization(key))
+        instance.report_runless_asset_event(dg.AssetCheckEvaluation(key, "lag", passed=False))
+        checks.report()
+
+    dg.materialize([orders], instance=instance)
+    assert Reports.of(instance, key, ["lag"]).executions["lag"].evaluation.passed
+
+
+@pytest.mark.parametrize(("ticked_ago", "passed"), [(60, False), (7200, True)])
+def test_an_execution_of_the_checks_leaves_out_what_a_sensor_found_that_has_stopped(
+    daemon, source, monkeypatch, ticked_ago, passed
+):
+    source.create(1)
+    daemon.commit([A], by=None)
+    now = time.time()
+    memory = sensor_cursor.Cursor(
+        backoff=ShardBackoff({A: Failing(1, now, "run")}),
+        checks=ChecksProgress(at=now - ticked_ago, waiting={A: now - 7200}),
+    )
+    # An instance in memory does not store the states of sensors.
+    monkeypatch.setattr(sensor_cursor, "sensor_cursors", lambda *_: [memory.encode()])
+    found = {each.name: each.passed for each in evaluated_raw(daemon.instance, daemon.opened)}
+    assert (found["lag"], found["every_shard_read"]) == (passed, passed)
 
 
 MINUTE = 60.0

@@ -15,6 +15,8 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
     DerivedProgress,
     DerivedState,
 )
+from kinesis_assets.dagster.checks.in_run import evaluated_derived
+from kinesis_assets.dagster.sensor import sensor_cursor
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
@@ -279,3 +281,19 @@ def test_a_table_whose_cause_is_gone_is_green_at_once(bench_of_today, tmp_path):
     assert table.red(OnDeleted.FAIL) == CONTINUITY
     table.commit(cursor=new_rows(table.bench.table.uri).cursor)  # as a run with on_deleted: ignore does
     assert table.red(OnDeleted.FAIL) == set()
+
+
+@pytest.mark.parametrize(("ticked_ago", "passed"), [(60, False), (7200, True)])
+def test_an_execution_of_the_checks_leaves_out_a_failed_run_that_a_sensor_found_that_has_stopped(
+    bench_of_today, tmp_path, monkeypatch, ticked_ago, passed
+):
+    table = Table(bench_of_today, tmp_path)
+    table.land(3)
+    now = time_of_id(table.bench.positions.commit_id)
+    known = DerivedProgress(at=now - ticked_ago, failing="its last run failed")
+    memory = sensor_cursor.Cursor(derived_checks={"derived": known})
+    # An instance in memory does not store the states of sensors.
+    monkeypatch.setattr(sensor_cursor, "sensor_cursors", lambda *_: [memory.encode()])
+    checked = checked_table("derived", table.derived.table.uri, table.bench.table.uri)
+    found = {each.name: each.passed for each in evaluated_derived(None, checked, now, None)}
+    assert found["continuity"] == passed

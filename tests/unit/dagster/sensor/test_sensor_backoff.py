@@ -12,6 +12,7 @@ from kinesis_assets.dagster.sensor.sensor_runs import OVERLAP, WAITS, EndedRun, 
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.mentions import assert_mentions
+from support.raw_checks import CHECKS
 from support.shard_ids import A, B, C, D, E
 from support.stream_names import raw_key
 
@@ -143,6 +144,16 @@ def test_a_shard_that_an_unfinished_run_has_committed_since_no_longer_fails(sour
     assert Cursor.parse(daemon.cursor).backoff.reasons.keys() == {B, C}
 
 
+def test_runs_know_the_failing_shards_of_a_stream_without_checks(source, make_project, instance, clock):
+    daemon = Daemon(make_project(checks={name: False for name, _ in CHECKS.defined}), instance)
+    daemon.clock = clock
+    source.create(2)
+    daemon.tick()
+    ended(daemon, {FIRST: A, LAST: B}, Status.FAILURE, A)
+    daemon.tick()
+    assert Cursor.parse(daemon.cursor).failing_at(clock()).keys() == {B}
+
+
 def test_a_canceled_run_does_not_count(source, daemon, clock):
     source.create(2)
     daemon.tick()
@@ -175,6 +186,14 @@ def test_the_skip_reason_names_the_waiting_shards_with_time_and_cause(source, da
     until = datetime.fromtimestamp(clock.seconds + 30, UTC)
     reason = daemon.tick().skip_reason.skip_message
     assert_mentions(reason, "unfinished run", f"{A} waits until {until:%Y-%m-%dT%H:%M:%SZ}", run.run_id)
+
+
+def test_the_skip_reason_names_unfinished_runs_only_if_there_are_some(source, daemon, clock):
+    del clock
+    source.create(1)
+    daemon.tick()
+    ended(daemon, {PARTITION: A}, Status.FAILURE)
+    assert daemon.tick().skip_reason.skip_message.startswith(f"{A} waits until")
 
 
 def test_the_skip_reason_is_short_with_many_shards(source, daemon, clock):

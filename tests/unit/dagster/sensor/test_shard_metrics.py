@@ -22,8 +22,12 @@ pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
 
+each_selection_of_checks = pytest.mark.parametrize(
+    "checks", [{}, {name: False for name, _ in CHECKS.defined}]
+)
 
-@pytest.mark.parametrize("checks", [{}, {name: False for name, _ in CHECKS.defined}])
+
+@each_selection_of_checks
 def test_the_lag_of_a_shard_grows_while_no_run_reads_it(make_project, source, instance, measurements, checks):
     source.create(1)
     daemon = Daemon(make_project(checks=checks), instance)
@@ -39,6 +43,23 @@ def test_the_lag_of_a_shard_grows_while_no_run_reads_it(make_project, source, in
     assert measurements.of(TIME_TO_LOSS)[FIRST,] == pytest.approx(before - 5 * HOUR, abs=600)
     assert measurements.of(LAG)[FIRST,] > HOUR / 2  # its next read is overdue
     assert measurements.of(ROWS) == {}  # no run has read anything
+
+
+@each_selection_of_checks
+def test_the_lag_of_a_shard_with_new_records_counts_from_when_a_tick_found_them(
+    make_project, source, instance, measurements, checks
+):
+    source.create(1)
+    daemon = Daemon(make_project(checks=checks), instance)
+    daemon.commit([FIRST], by=None)
+    source.put(FIRST, 3)
+    clock = SensorClock(daemon)
+    clock.now = time.time()
+    daemon.tick()
+    clock.now += HOUR / 4
+    daemon.tick()
+    measurements.read()
+    assert measurements.of(LAG)[FIRST,] == pytest.approx(HOUR / 4, abs=60)
 
 
 def test_a_tick_records_unfinished_shards_only(daemon, source, measurements):

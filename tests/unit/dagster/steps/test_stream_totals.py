@@ -99,6 +99,15 @@ def test_the_end_reports_totals_after_the_last_shards(reports):
     assert reports.found == [(0, set())]
 
 
+def test_the_end_reports_a_shard_that_failed_in_an_iteration_that_was_cut_off():
+    found = []
+    with TotalsReport(
+        lambda totals, failed: found.append({key: totals.outcomes[key] for key in failed})
+    ) as report:
+        report.add_reported(RunResult(1, {A: outcome(A, fails=True)}))
+    assert [*found[0]] == [A]
+
+
 # The state of all shards
 
 NOW = ARRIVAL + timedelta(hours=2)
