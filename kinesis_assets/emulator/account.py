@@ -39,49 +39,38 @@ class Account:
         account_id: Twelve digits.
         clock: The service's clock, which all accounts share.
         accounts: All accounts of the service by account id.
+        streams: The account's own streams by name.
     """
 
-    def __init__(
-        self, now: Callable[[], float], account_id: str = ACCOUNT_ID, sibling: Account | None = None
-    ) -> None:
+    def __init__(self, clock: Clock, account_id: str = ACCOUNT_ID, sibling: Account | None = None) -> None:
         self.account_id = account_id
+        self.clock = clock
         self.lock: threading.RLock = threading.RLock() if sibling is None else sibling.lock
-        self.clock: Clock = Clock(now) if sibling is None else sibling.clock
         self.accounts: dict[str, Account] = {} if sibling is None else sibling.accounts
         self.accounts[account_id] = self
-        self._now = now
-        self._streams: dict[str, Stream] = {}
+        self.streams: dict[str, Stream] = {}
 
     def by_id(self, account_id: str) -> Account:
         """Return an account of the same service, creating it on first use."""
-        return self.accounts.get(account_id) or Account(self._now, account_id, self)
+        return self.accounts.get(account_id) or Account(self.clock, account_id, self)
 
-    def owner(self, arn: str) -> Account:
-        """Return the account in the ARN of a stream, which must be well-formed."""
-        return self.by_id(arn.split(":")[4])
-
-    def own_stream(self, arn: str) -> Stream | None:
-        """Return the stream with this ARN if this account owns it, else None."""
-        found = self._streams.get(arn.rpartition("/")[2])
+    def stream_by_arn(self, arn: str) -> Stream | None:
+        """Return the stream with an ARN, which must be well-formed, of any account; None if there is none."""
+        found = self.by_id(arn.split(":")[4]).streams.get(arn.rpartition("/")[2])
         return None if found is None or found.arn != arn else found
-
-    @property
-    def stream_names(self) -> list[str]:
-        """The names of all streams, sorted."""
-        return sorted(self._streams)
 
     def create_stream(self, name: str, shard_count: int) -> Stream:
         """Create a stream whose shards divide the hash keys evenly."""
-        if name in self._streams:
+        if name in self.streams:
             raise ResourceInUseException(f"Stream {name} under account {self.account_id} already exists.")
         self.check_shard_limit(shard_count)
         arn = f"arn:aws:kinesis:{REGION}:{self.account_id}:stream/{name}"
-        stream = self._streams[name] = Stream(name, arn, shard_count, self.clock)
+        stream = self.streams[name] = Stream(name, arn, shard_count, self.clock)
         return stream
 
     def delete_stream(self, stream: Stream) -> None:
         """Delete a stream and its records."""
-        del self._streams[stream.name]
+        del self.streams[stream.name]
 
     def stream(self, name: str | None, arn: str | None = None, operation: str | None = None) -> Stream:
         """Return a stream by name, by ARN or by both, after deleting its expired records.
@@ -90,9 +79,9 @@ class Account:
         """
         if name is None and arn is None:
             raise InvalidArgumentException("Either StreamName or StreamARN should be provided.")
-        if name is None and arn is not None and self.owner(arn) is not self:
+        if name is None and arn is not None and arn.split(":")[4] != self.account_id:
             return self._shared_stream(arn, operation)
-        found = self._streams.get(name if name is not None else str(arn).rpartition("/")[2])
+        found = self.streams.get(name if name is not None else str(arn).rpartition("/")[2])
         if found is None or (name is None and found.arn != arn):
             raise ResourceNotFoundException(
                 f"Stream {name or arn} under account {self.account_id} not found."
@@ -119,7 +108,7 @@ class Account:
 
     def _shared_stream(self, arn: str, operation: str | None) -> Stream:
         """Return another account's stream. As on AWS, a missing stream and a missing right look the same."""
-        found = self.owner(arn).own_stream(arn)
+        found = self.stream_by_arn(arn)
         if found is None or operation not in found.shared.get(self.account_id, ()):
             raise AccessDeniedException(
                 f"User: arn:aws:iam::{self.account_id}:user/local is not authorized to perform: "
@@ -131,7 +120,7 @@ class Account:
 
     def check_shard_limit(self, additional: int) -> None:
         """Raise `LimitExceededException` if the additional open shards would exceed the account's quota."""
-        current = sum(len(stream.open_shards) for stream in self._streams.values())
+        current = sum(len(stream.open_shards) for stream in self.streams.values())
         if current + additional > SHARD_LIMIT:
             raise LimitExceededException(
                 f"This request would exceed the shard limit for the account {self.account_id} in {REGION}. "

@@ -85,8 +85,9 @@ class Exchange:
             await self._reset(transport)
             return
         if answer.frames is not None:
+            await self._start(answer)
             try:
-                await self._send_frames(answer, answer.frames)
+                await send_parts((frame.encode() async for frame in answer.frames), self._receive, self._send)
             except ConnectionReset:
                 await _wait_until_received(transport)
                 await self._reset(transport)
@@ -94,10 +95,7 @@ class Exchange:
         part = answer.body[: int(len(answer.body) * answer.kept)]
         cut_on_wire = answer.on_wire and len(part) < len(answer.body)
         length = len(answer.body if cut_on_wire else part)
-        original = self._headers or self._app.headers(length)
-        headers = [_skewed(header, answer.skew) for header in original if header[0] != b"content-length"]
-        headers.append((b"content-length", str(length).encode()))
-        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await self._start(answer, (b"content-length", str(length).encode()))
         await self._send({"type": "http.response.body", "body": part, "more_body": cut_on_wire})
         if cut_on_wire:
             transport.close()
@@ -106,10 +104,10 @@ class Exchange:
     async def _wait_for_disconnect(self) -> None:
         await wait_for_disconnect(self._receive)
 
-    async def _send_frames(self, answer: Answer, frames: Frames) -> None:
-        headers = [_skewed(header, answer.skew) for header in self._headers or self._app.headers(None)]
+    async def _start(self, answer: Answer, *length: tuple[bytes, bytes]) -> None:
+        headers = [_skewed(header, answer.skew) for header in self._headers or self._app.headers()]
+        headers += length
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send_parts((frame.encode() async for frame in frames), self._receive, self._send)
 
     async def _reset(self, transport: asyncio.Transport) -> None:
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

@@ -432,7 +432,7 @@ class Faults:
         found = False
         for account in [each for one in self._accounts for each in list(one.accounts.values())]:
             with account.lock:
-                if stream in account.stream_names:
+                if stream in account.streams:
                     change(account)
                     found = True
         if not found:

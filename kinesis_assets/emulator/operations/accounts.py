@@ -45,7 +45,7 @@ class ListStreams(Request):
             token = iterators.decode(self.next_token, iterators.StreamListing, account.clock.now())
             after = max(after, token.after)
         limit = min(self.limit or PAGE_STREAMS, PAGE_STREAMS)
-        names = [name for name in account.stream_names if name > after]
+        names = sorted(name for name in account.streams if name > after)
         page = names[:limit]
         more = len(names) > limit
         return ListStreamsOutput(
@@ -72,7 +72,7 @@ class DescribeLimits(Request):
 
     def execute(self, account: Account) -> DescribeLimitsOutput:
         """Return the quotas. As with AWS, only the shards of provisioned streams count."""
-        streams = [account.stream(name) for name in account.stream_names]
+        streams = [account.stream(name) for name in account.streams]
         return DescribeLimitsOutput(
             shard_limit=SHARD_LIMIT,
             open_shard_count=sum(len(each.open_shards) for each in streams if each.mode == "PROVISIONED"),

@@ -150,7 +150,7 @@ class _Subscription:
     def _check(self) -> None:
         """Raise the error that ends the subscription, if any."""
         consumer, stream = self.consumer, self.stream
-        if self.account.owner(stream.arn).own_stream(stream.arn) is not stream:
+        if self.account.stream_by_arn(stream.arn) is not stream:
             raise ResourceNotFoundException(f"{stream} not found.")
         if stream.consumers.get(consumer.name) is not consumer or consumer.gone_at is not None:
             raise ResourceNotFoundException(f"Consumer {consumer.arn} not found.")
