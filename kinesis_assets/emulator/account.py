@@ -164,6 +164,11 @@ class Stream:
     def __str__(self) -> str:
         return f"stream {self.name} under account {self.arn.split(':')[4]}"
 
+    def check_created(self, at: float | None) -> None:
+        """Raise `ResourceNotFoundException` if a creation time is given, in seconds, and is another one."""
+        if at is not None and int(at) != self.created_at // 1000:  # many clients send only whole seconds
+            raise ResourceNotFoundException(f"No {self} was created at {at}.")
+
     @property
     def shards(self) -> Sequence[Shard]:
         """All shards that are open or within retention, sorted by shard id."""

@@ -19,7 +19,6 @@ from kinesis_assets.emulator.shapes import (
     StreamARN,
     Tags,
     Timestamp,
-    milliseconds,
 )
 
 if TYPE_CHECKING:
@@ -160,16 +159,16 @@ class ListStreamConsumers(Request, kw_only=True):
     def execute(self, account: Account) -> ListStreamConsumersOutput:
         """Return the page that follows the token."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
-        now, after, created_at = account.clock.now(), "", self.stream_creation_timestamp
+        stream.check_created(self.stream_creation_timestamp)
+        now, after = account.clock.now(), ""
         if self.next_token is not None:
-            if created_at is not None:
+            if self.stream_creation_timestamp is not None:
                 raise InvalidArgumentException(
                     "NextToken and StreamCreationTimestamp cannot be provided together."
                 )
             token = iterators.decode(self.next_token, iterators.ConsumerListing, now)
-            created_at, after = token.stream_created_at / 1000, token.after
-        if created_at is not None and milliseconds(created_at) != stream.created_at:
-            raise ResourceNotFoundException(f"{stream} was not created at {created_at}.")
+            account.same_stream(stream.name, token.stream_created_at, stream.arn, type(self).__name__)
+            after = token.after
         limit = min(self.max_results or PAGE_CONSUMERS, PAGE_CONSUMERS)
         consumers = [consumer for consumer in stream.consumers.all if consumer.name > after]
         page = consumers[:limit]

@@ -13,7 +13,6 @@ from kinesis_assets.emulator.shapes import (
     Member,
     NextToken,
     PageLimit,
-    ResourceNotFoundException,
     ShardId,
     Timestamp,
     milliseconds,
@@ -172,10 +171,7 @@ class ListShards(StreamRequest, kw_only=True):
         if self.stream_name is None and self.stream_arn is None:
             raise InvalidArgumentException("Either NextToken or StreamName should be provided.")
         stream = self.stream(account)
-        # Many clients send only whole seconds.
-        created_at = self.stream_creation_timestamp
-        if created_at is not None and int(created_at) != stream.created_at // 1000:
-            raise ResourceNotFoundException(f"No {stream} was created at {created_at}.")
+        stream.check_created(self.stream_creation_timestamp)
         return stream
 
     def _first(self, stream: Stream) -> iterators.ShardListing:
