@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.connect import ConnectServer, attach, files_to_upload, remote_url, uses_connect
+from kinesis_assets.spark.connect import (
+    ConnectServer,
+    attach,
+    files_to_upload,
+    remote_url,
+    settings_of_server,
+    uses_connect,
+)
 from kinesis_assets.spark.local_settings import (
-    ARCHIVES,
     ENDS_WITHOUT_MEMORY,
     LOOPBACK,
     MANAGED,
-    PY_FILES,
     PYTHON,
     TASKS,
     TIME_ZONE,
@@ -55,9 +60,6 @@ _start = threading.Lock()
 
 _managed: WeakKeyDictionary[SparkSession, ManagedSession] = WeakKeyDictionary()
 """The sessions that services of AWS run for this process."""
-
-_NOT_OF_SERVICES = frozenset({"spark.master", "spark.remote", MANAGED, ARCHIVES, PY_FILES, PYTHON})
-"""Settings that are not for the start of a session on a service: what tasks need is sent later."""
 
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
 """The name with which the messages of Spark's own errors start."""
@@ -142,9 +144,8 @@ def _start_managed(spark_config: Mapping[str, Any]) -> SparkSession:
     """Start a session on a service of AWS, which `end_session` stops."""
     from kinesis_assets.spark.managed import open_session, service_of  # noqa: PLC0415  # imports boto3
 
-    of_spark = {name: value for name, value in spark_config.items() if name not in _NOT_OF_SERVICES}
     files_to_upload(spark_config)  # before the session starts, which costs money
-    managed = open_session(service_of(spark_config[MANAGED], of_spark))
+    managed = open_session(service_of(spark_config[MANAGED], settings_of_server(spark_config)))
     try:
         spark = attach(managed.server, spark_config)
     except BaseException:  # a stopped run must not leave a session that costs money
