@@ -39,7 +39,6 @@ class ListStreams(Request):
     next_token: NextToken | None = None
 
     def execute(self, account: Account) -> ListStreamsOutput:
-        """Return the page that follows the stream name or the token."""
         after = self.exclusive_start_stream_name or ""
         if self.next_token is not None:
             token = iterators.decode(self.next_token, iterators.StreamListing, account.clock.now())
@@ -68,10 +67,9 @@ class DescribeLimitsOutput(Member):
 
 
 class DescribeLimits(Request):
-    """Describe the quotas of the account."""
+    """Describe the quotas of the account. As with AWS, only the shards of provisioned streams count."""
 
     def execute(self, account: Account) -> DescribeLimitsOutput:
-        """Return the quotas. As with AWS, only the shards of provisioned streams count."""
         streams = [account.stream(name) for name in account.streams]
         return DescribeLimitsOutput(
             shard_limit=SHARD_LIMIT,
@@ -94,9 +92,8 @@ class DescribeAccountSettingsOutput(Member):
 
 
 class DescribeAccountSettings(Request):
-    """Describe the settings of the account, which cannot be changed here."""
+    """Describe the settings of the account: always those of On-demand Standard, without a commitment."""
 
     def execute(self, account: Account) -> DescribeAccountSettingsOutput:
-        """Return the settings: an account without a billing commitment, that is On-demand Standard."""
         del account
         return DescribeAccountSettingsOutput(BillingCommitment("DISABLED"))

@@ -76,14 +76,13 @@ class ListStreamConsumersOutput(Member):
 
 
 class RegisterStreamConsumer(Request, kw_only=True):
-    """Register a consumer with a stream."""
+    """Register a consumer. The response has the status CREATING even if it is active from now on."""
 
     stream_arn: StreamARN
     consumer_name: ConsumerName
     tags: Tags | None = None
 
     def execute(self, account: Account) -> RegisterStreamConsumerOutput:
-        """Register the consumer. The response has the status CREATING even if it is active from now on."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         consumers, now = stream.consumers, account.clock.now()
         if consumers.get(self.consumer_name) is not None:
@@ -132,7 +131,6 @@ class DescribeStreamConsumer(ConsumerRequest):
     """Describe a consumer."""
 
     def execute(self, account: Account) -> DescribeStreamConsumerOutput:
-        """Return the description."""
         stream, consumer = self.consumer(account)
         now = account.clock.now()
         return DescribeStreamConsumerOutput(ConsumerDescription.of(consumer, now, stream_arn=stream.arn))
@@ -142,7 +140,6 @@ class DeregisterStreamConsumer(ConsumerRequest):
     """Deregister a consumer, which ends its subscriptions."""
 
     def execute(self, account: Account) -> None:
-        """Deregister the consumer."""
         stream, consumer = self.consumer(account)
         check_active(consumer, account.clock.now())
         stream.consumers.deregister(consumer)
@@ -157,7 +154,6 @@ class ListStreamConsumers(Request, kw_only=True):
     stream_creation_timestamp: Timestamp | None = None
 
     def execute(self, account: Account) -> ListStreamConsumersOutput:
-        """Return the page that follows the token."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         stream.check_created(self.stream_creation_timestamp)
         now, after = account.clock.now(), ""

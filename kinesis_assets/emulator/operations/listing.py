@@ -150,7 +150,6 @@ class ListShards(StreamRequest, kw_only=True):
     shard_filter: ShardFilter | None = None
 
     def execute(self, account: Account) -> ListShardsOutput:
-        """Return the page that follows the token, or the first page."""
         if self.next_token is None:
             stream = self._named_stream(account)
             listing = self._first(stream)

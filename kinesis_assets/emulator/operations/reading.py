@@ -54,7 +54,6 @@ class GetShardIterator(StreamRequest, kw_only=True):
     dry_run: bool | None = None
 
     def execute(self, account: Account) -> GetShardIteratorOutput:
-        """Return an iterator for the requested position."""
         stream = self.stream(account)
         shard = stream.shard(self.shard_id)
         position = position_in(
@@ -74,7 +73,6 @@ class GetRecords(Request, kw_only=True):
     dry_run: bool | None = None
 
     def execute(self, account: Account) -> GetRecordsOutput:
-        """Return the page and the iterator for the next page."""
         now = account.clock.now()
         token = iterators.decode(self.shard_iterator, iterators.ShardPosition, now)
         if self.stream_arn is not None and self.stream_arn.rpartition("/")[2] != token.stream_name:

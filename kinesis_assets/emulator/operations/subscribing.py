@@ -80,7 +80,6 @@ class SubscribeToShard(Request, kw_only=True):
     dry_run: bool | None = None
 
     def execute(self, account: Account) -> Frames:
-        """Return the frames of a subscription, which lasts for five minutes."""
         stream, consumer = consumer_by_arn(account, self.consumer_arn, type(self).__name__)
         start, now = self.starting_position, account.clock.now()
         shard = stream.shard(self.shard_id)
