@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.emulator.event_stream import Frame, Frames
-from kinesis_assets.testing.exchange import ConnectionReset
+from kinesis_assets.testing.exchange import NOT_THE_SERVICE, ConnectionReset
 
 if TYPE_CHECKING:
     from kinesis_assets.testing.exchange import Answer, Call, Downstream, Layer
@@ -69,7 +69,7 @@ def reset(events: int) -> Change:
 
 def fail(events: int, code: str) -> Change:
     """End with an exception; see `Faults.fail_events`."""
-    payload = json.dumps({"message": "not the service: a fault of kinesis_assets.testing"}).encode()
+    payload = json.dumps({"message": NOT_THE_SERVICE}).encode()
 
     async def failed(frames: Frames) -> Frames:
         async for frame in _first(frames, events):

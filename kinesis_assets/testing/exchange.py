@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.event_stream import Frames
 
 
+NOT_THE_SERVICE = "not the service: a fault of kinesis_assets.testing"
+"""The message of errors that a fault returns."""
+
 _NO_LINGER = struct.pack("ii", 1, 0)
 """A value of SO_LINGER with which closing a connection resets it."""
 
@@ -241,8 +244,7 @@ class Answer:
     @classmethod
     def error(cls, code: str, status: int = 400) -> Answer:
         """Create an error response. Its message says that it does not come from the service."""
-        members = {"__type": code, "message": "not the service: a fault of kinesis_assets.testing"}
-        return cls(status, json.dumps(members).encode())
+        return cls(status, json.dumps({"__type": code, "message": NOT_THE_SERVICE}).encode())
 
     @property
     def members(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import replace
 from http import HTTPStatus
 from math import inf
@@ -23,7 +23,7 @@ from kinesis_assets.emulator.shapes import ResourceNotFoundException
 from kinesis_assets.emulator.shards import PAGE_RECORDS, SequenceNumber, record_size
 from kinesis_assets.errors import InvalidInput, ShardUnknown
 from kinesis_assets.testing.event_faults import change_frames, event_members
-from kinesis_assets.testing.exchange import Answer, Fault, shards_of
+from kinesis_assets.testing.exchange import NOT_THE_SERVICE, Answer, Fault, shards_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -94,15 +94,15 @@ class Limits:
             Fault("SubscribeToShard", self._subscribe),
             *(Fault(operation, self._control) for operation in _CONTROL_CALLS),
         )
-        self._reads: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, _READS, inf))
-        self._writes: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, _WRITES, _WRITTEN_BYTES))
-        self._readable_at: dict[Any, float] = {}
-        self._subscriptions: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, 1, inf))
-        self._calls: dict[Any, _Window] = {}
+        self._windows: dict[tuple[Any, ...], _Window] = {}
+        self._readable_at: dict[tuple[str | None, str | None], float] = {}
+
+    def _admits(self, limited: tuple[Any, ...], most: int, size: int = 0, most_bytes: float = inf) -> bool:
+        return self._windows.setdefault(limited, _Window(self._clock, most, most_bytes)).admit(size)
 
     async def _read(self, call: Call, downstream: Downstream) -> Answer:
         shard = (call.stream, call.shard_id)
-        if self._clock() < self._readable_at.get(shard, 0) or not self._reads[shard].admit(0):
+        if self._clock() < self._readable_at.get(shard, 0) or not self._admits(("reads", *shard), _READS):
             return Answer.error(THROTTLED)
         answer = await downstream(call)
         if answer.status == HTTPStatus.OK:
@@ -110,7 +110,7 @@ class Limits:
         return answer
 
     async def _subscribe(self, call: Call, downstream: Downstream) -> Answer:
-        if not self._subscriptions[call.arguments.get("ConsumerARN"), call.shard_id].admit(0):
+        if not self._admits(("subscriptions", call.arguments.get("ConsumerARN"), call.shard_id), 1):
             return Answer.error("LimitExceededException")
         return await change_frames(self._paced)(call, downstream)
 
@@ -125,9 +125,9 @@ class Limits:
         resource = (
             downstream.account.account_id if call.operation == "RegisterStreamConsumer" else call.stream
         )
-        limit = _CONTROL_CALLS[call.operation]
-        window = self._calls.setdefault((call.operation, resource), _Window(self._clock, limit, inf))
-        return await downstream(call) if window.admit(0) else Answer.error("LimitExceededException")
+        if not self._admits((call.operation, resource), _CONTROL_CALLS[call.operation]):
+            return Answer.error("LimitExceededException")
+        return await downstream(call)
 
     async def _put_record(self, call: Call, downstream: Downstream) -> Answer:
         if call.shard_id is None or self._admits_write(call, call.shard_id, call.arguments):
@@ -144,9 +144,8 @@ class Limits:
         return await put_except(call, downstream, failing, THROTTLED) if failing else await downstream(call)
 
     def _admits_write(self, call: Call, shard_id: str, entry: dict[str, Any]) -> bool:
-        return self._writes[call.stream, shard_id].admit(
-            record_size(entry["Data"], entry.get("PartitionKey"))
-        )
+        size = record_size(entry["Data"], entry.get("PartitionKey"))
+        return self._admits(("writes", call.stream, shard_id), _WRITES, size, _WRITTEN_BYTES)
 
 
 def _size(records: Iterable[dict[str, Any]]) -> int:
@@ -205,18 +204,8 @@ def repeat(back: int) -> Layer:
     return repeated
 
 
-def reverse() -> Layer:
-    """Return records in reverse order; see `Faults.reverse_page`."""
-    return _change_records(lambda records: records[::-1])
-
-
-def set_last_arrival(seconds: float) -> Layer:
-    """Change the arrival time of a page's last record; see `Faults.wrong_arrival`."""
-    arrival = {"ApproximateArrivalTimestamp": seconds}
-    return _change_records(lambda records: [*records[:-1], *(record | arrival for record in records[-1:])])
-
-
-def _change_records(change: Callable[[list[Any]], list[Any]]) -> Layer:
+def change_records(change: Callable[[list[Any]], list[Any]]) -> Layer:
+    """Change the records of pages."""
     return _change_pages(lambda _, answer, __: answer.but(Records=change(answer.members["Records"])))
 
 
@@ -292,9 +281,6 @@ def _position(shard: Shard, sequence_number: str) -> int:
     return number.ordinal
 
 
-_PAGE_SIZES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
-
-
 def refuse(status: int, code: str) -> Layer:
     """Return an error without carrying out the call; see `Faults.fail`."""
 
@@ -302,15 +288,6 @@ def refuse(status: int, code: str) -> Layer:
         return Answer.error(code, status)
 
     return refused
-
-
-def override(**attributes: Any) -> Layer:
-    """Set attributes of responses; see `Answer`."""
-
-    async def overridden(call: Call, downstream: Downstream) -> Answer:
-        return replace(await downstream(call), **attributes)
-
-    return overridden
 
 
 def change_answer(change: Callable[[Call, Answer], Answer | None]) -> Layer:
@@ -331,6 +308,9 @@ def change_arguments(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Laye
         return await downstream(replace(call, arguments=change(dict(call.arguments))))
 
     return changed
+
+
+_PAGE_SIZES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
 
 
 def limit_page(operation: str, most: int) -> Layer:
@@ -380,7 +360,7 @@ async def put_except(call: Call, downstream: Downstream, failing: Collection[int
         if answer.status != HTTPStatus.OK:
             return answer
     put = iter(answer.members["Records"])
-    failed = {"ErrorCode": code, "ErrorMessage": "not the service: a fault of kinesis_assets.testing"}
+    failed = {"ErrorCode": code, "ErrorMessage": NOT_THE_SERVICE}
     outcomes = [failed if index in failing else next(put) for index in range(len(entries))]
     count = sum("ErrorCode" in outcome for outcome in outcomes)  # the shards' limits may add failures
     return answer.but(FailedRecordCount=count, Records=outcomes)

@@ -23,7 +23,7 @@ from kinesis_assets.testing.exchange import (
     Layer,
     check_operation,
 )
-from kinesis_assets.testing.fault_layers import THROTTLED, Limits, fail_some
+from kinesis_assets.testing.fault_layers import THROTTLED, Limits, change_answer, change_records, fail_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -254,7 +254,7 @@ class Faults:
 
     def reverse_page(self, **calls: Unpack[CallFilter]) -> None:
         """Return the records of GetRecords pages in reverse order."""
-        self._add_exclusive("GetRecords", fault_layers.reverse(), calls)
+        self._add_exclusive("GetRecords", change_records(lambda records: records[::-1]), calls)
 
     def wrong_arrival(self, seconds: float = 1e20, **calls: Unpack[CallFilter]) -> None:
         """Return an impossible arrival time for the last record of GetRecords pages.
@@ -262,7 +262,9 @@ class Faults:
         Args:
             seconds: ApproximateArrivalTimestamp in seconds since the epoch. It may be infinite or NaN.
         """
-        self._add_exclusive("GetRecords", fault_layers.set_last_arrival(seconds), calls)
+        arrival = {"ApproximateArrivalTimestamp": seconds}
+        layer = change_records(lambda records: [*records[:-1], *(last | arrival for last in records[-1:])])
+        self._add_exclusive("GetRecords", layer, calls)
 
     def long_page(self, *, above: int, size: int = 17 << 20, **calls: Unpack[CallFilter]) -> None:
         """Return GetRecords pages with a longer body, padded with blanks, which are valid JSON.
@@ -407,7 +409,7 @@ class Faults:
         self, operation: str, change: Callable[[Call, Answer], Answer | None], **calls: Unpack[CallFilter]
     ) -> None:
         """Change the response of the service or of another fault. None leaves it unchanged."""
-        self._add(operation, fault_layers.change_answer(change), calls)
+        self._add(operation, change_answer(change), calls)
 
     def request(
         self, operation: str, change: Callable[[dict[str, Any]], dict[str, Any]], **calls: Unpack[CallFilter]
@@ -419,7 +421,8 @@ class Faults:
         self._add_exclusive("SubscribeToShard", event_faults.change_frames(change), calls)
 
     def _override(self, operation: str, calls: CallFilter, **attributes: Any) -> None:
-        self._add_exclusive(operation, fault_layers.override(**attributes), calls)
+        layer = change_answer(lambda _, answer: replace(answer, **attributes))
+        self._add_exclusive(operation, layer, calls)
 
     def _add_exclusive(self, operation: str, layer: Layer, calls: CallFilter) -> None:
         self._faults.append(Fault(operation, layer, exclusive=True, **calls))
