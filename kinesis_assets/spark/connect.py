@@ -141,15 +141,12 @@ def settings_of_server(spark_config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in spark_config.items() if name not in _NOT_OF_SERVERS}
 
 
-def _create(server: ConnectServer, settings: Mapping[str, Any]) -> SparkSession:
+def _create(server: ConnectServer, settings: dict[str, Any]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     if server.token is not None:
         return session_with_token(server.url, server.token, settings)
-    builder = SparkSession.builder.remote(server.url)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.create()
+    return SparkSession.builder.remote(server.url).config(map=settings).create()
 
 
 def files_to_upload(spark_config: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -119,13 +119,11 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     url = remote_url(spark_config)
     if url and url.startswith("sc://"):
         return attach(ConnectServer(url), spark_config)
-    builder = SparkSession.builder
-    for name, value in (spark_config if url else local_settings(spark_config)).items():
-        builder = builder.config(name, value)
+    settings = dict(spark_config) if url else local_settings(spark_config)
     with _start:
         _starting.set()
         try:
-            spark = builder.getOrCreate()
+            spark = SparkSession.builder.config(map=settings).getOrCreate()
         except Exception as error:
             _starting.clear()
             reason = _cause(error).rstrip(". ")
