@@ -22,8 +22,7 @@ from kinesis_assets.emulator.shapes import (
 )
 
 if TYPE_CHECKING:
-    from kinesis_assets.emulator.account import Account, Stream
-    from kinesis_assets.emulator.consumers import Consumer
+    from kinesis_assets.emulator.account import Account, Consumer, Stream
 
 MAX_CONSUMERS = 20
 MAX_CREATING = 5

@@ -33,8 +33,7 @@ from kinesis_assets.emulator.shards import Record, SequenceNumber
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.emulator.account import Account, Stream
-    from kinesis_assets.emulator.consumers import Consumer
+    from kinesis_assets.emulator.account import Account, Consumer, Stream
     from kinesis_assets.emulator.shards import Shard
 
 LIFETIME = 300_000
