@@ -1,5 +1,4 @@
-"""Faults as layers around the service: limits, changed pages, changes of a stream, and faults of any
-operation.
+"""The faults that take more than a few lines: limits, changed pages, lists and puts, and deleted records.
 
 Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for the pause
 after a large response, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
@@ -18,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from kinesis_assets.emulator import iterators
-from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
 from kinesis_assets.emulator.shapes import ResourceNotFoundException
-from kinesis_assets.emulator.shards import PAGE_RECORDS, SequenceNumber, record_size
+from kinesis_assets.emulator.shards import SequenceNumber, record_size
 from kinesis_assets.errors import InvalidInput, ShardUnknown
 from kinesis_assets.testing.event_faults import change_frames, event_members
 from kinesis_assets.testing.exchange import NOT_THE_SERVICE, Answer, Fault, shards_of
@@ -152,7 +150,7 @@ def _size(records: Iterable[dict[str, Any]]) -> int:
     return sum(record_size(record["Data"], record.get("PartitionKey")) for record in records)
 
 
-def _change_pages(change: Callable[[Call, Answer, Account], Answer]) -> Layer:
+def change_pages(change: Callable[[Call, Answer, Account], Answer]) -> Layer:
     """Change responses that are no errors."""
 
     async def changed(call: Call, downstream: Downstream) -> Answer:
@@ -171,18 +169,7 @@ def empty(behind_ms: int) -> Layer:
         page = {"Records": [], "NextShardIterator": iterators.encode(again), "MillisBehindLatest": behind_ms}
         return answer.with_body(json.dumps(page).encode())
 
-    return _change_pages(emptied)
-
-
-def remove_next_iterator() -> Layer:
-    """Remove the next iterator and the child shards; see `Faults.null_iterator`."""
-    removed = {"NextShardIterator", "ChildShards"}
-
-    def ended(_call: Call, answer: Answer, _account: Account) -> Answer:
-        members = {name: value for name, value in answer.members.items() if name not in removed}
-        return answer.with_body(json.dumps(members).encode())
-
-    return _change_pages(ended)
+    return change_pages(emptied)
 
 
 def repeat(back: int) -> Layer:
@@ -206,17 +193,7 @@ def repeat(back: int) -> Layer:
 
 def change_records(change: Callable[[list[Any]], list[Any]]) -> Layer:
     """Change the records of pages."""
-    return _change_pages(lambda _, answer, __: answer.but(Records=change(answer.members["Records"])))
-
-
-def pad(above: int, size: int) -> Layer:
-    """Append `size` blanks to the body of pages with more than `above` records."""
-
-    def padded(_call: Call, answer: Answer, _account: Account) -> Answer:
-        is_long = len(answer.members["Records"]) > above
-        return answer.with_body(answer.body + b" " * size) if is_long else answer
-
-    return _change_pages(padded)
+    return change_pages(lambda _, answer, __: answer.but(Records=change(answer.members["Records"])))
 
 
 def trim(stream: Stream, shard_id: str | None, before: str | None) -> None:
@@ -237,13 +214,6 @@ def trim(stream: Stream, shard_id: str | None, before: str | None) -> None:
     shard.trim_to(_position(shard, before))
 
 
-def recreate(account: Account, name: str) -> None:
-    """Delete a stream and create it again; see `Faults.recreate`."""
-    stream = account.stream(name)
-    account.delete_stream(stream)
-    account.create_stream(name, len(stream.open_shards))
-
-
 def stale_list(reshards: int) -> Layer:
     """List the shards as of before the last reshards; see `Faults.stale_list`."""
 
@@ -253,7 +223,7 @@ def stale_list(reshards: int) -> Layer:
         stream = account.stream(call.stream)
         return answer.but(Shards=_before_reshards(stream, answer.members["Shards"], reshards))
 
-    return _change_pages(listed_before)
+    return change_pages(listed_before)
 
 
 def _before_reshards(stream: Stream, listed: list[dict[str, Any]], reshards: int) -> list[dict[str, Any]]:
@@ -281,15 +251,6 @@ def _position(shard: Shard, sequence_number: str) -> int:
     return number.ordinal
 
 
-def refuse(status: int, code: str) -> Layer:
-    """Return an error without carrying out the call; see `Faults.fail`."""
-
-    async def refused(_call: Call, _rest: Downstream) -> Answer:
-        return Answer.error(code, status)
-
-    return refused
-
-
 def change_answer(change: Callable[[Call, Answer], Answer | None]) -> Layer:
     """Change responses; see `Faults.answer`."""
 
@@ -299,40 +260,6 @@ def change_answer(change: Callable[[Call, Answer], Answer | None]) -> Layer:
         return answer if replacement is None else replacement
 
     return changed
-
-
-def change_arguments(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Layer:
-    """Change the arguments of calls; see `Faults.request`."""
-
-    async def changed(call: Call, downstream: Downstream) -> Answer:
-        return await downstream(replace(call, arguments=change(dict(call.arguments))))
-
-    return changed
-
-
-_PAGE_SIZES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
-
-
-def limit_page(operation: str, most: int) -> Layer:
-    """Limit the size of pages; see `Faults.page_size`.
-
-    Raises:
-        InvalidInput: The operation has no pages of records or shards.
-    """
-    if operation not in _PAGE_SIZES:
-        raise InvalidInput(f"{operation} has no page size; use one of {', '.join(_PAGE_SIZES)}")
-    name, default = _PAGE_SIZES[operation]
-    return change_arguments(lambda arguments: {**arguments, name: min(arguments.get(name, default), most)})
-
-
-def run_before(action: Callable[[], object]) -> Layer:
-    """Run an action in a thread before the call is carried out; see `Faults.before`."""
-
-    async def preceded(call: Call, downstream: Downstream) -> Answer:
-        await asyncio.to_thread(action)
-        return await downstream(call)
-
-    return preceded
 
 
 def fail_some(every: int, code: str, shard_id: str | None) -> Layer:
