@@ -6,6 +6,7 @@ range must have a fixed end, and reading it again must return the same rows.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -170,10 +171,7 @@ def _role(options: Mapping[str, str]) -> AssumedRole | None:
 
 
 def _time(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise InvalidInput(f"until {text!r} is not a time with an offset, such as 2026-01-31T12:00:00Z")
-    return time.astimezone(UTC)
+    with suppress(ValueError, OverflowError):
+        if (time := datetime.fromisoformat(text)).tzinfo is not None:
+            return time.astimezone(UTC)
+    raise InvalidInput(f"until {text!r} is not a time with an offset, such as 2026-01-31T12:00:00Z")
