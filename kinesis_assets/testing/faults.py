@@ -46,11 +46,7 @@ class Faults:
     """Faults between any client and the embedded stream: `LocalKinesis(wrap=faults.around)`.
 
     All faults select their calls in the same way: by operation, which is GetRecords by default, and by the
-    members of `CallFilter`:
-
-    - `stream`, `shard_id`: only calls on this stream or shard;
-    - `after`: the number of calls to let through first, 0 by default;
-    - `times`: the maximum number of calls to which the fault applies, no maximum by default.
+    members of `CallFilter`.
 
     A fault counts calls from the moment it is added. `delay`, `page_size`, `null_iterator`, `stale_list`,
     `skew_date`, `before`, `answer` and `request` combine with all other faults; the first one added is the
