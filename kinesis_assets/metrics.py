@@ -27,9 +27,6 @@ SHARD = "messaging.destination.partition.id"
 TABLE = "kinesis_assets.table"
 ERROR = "error.type"
 
-COMMIT_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""The bounds of the histogram of commits."""
-
 
 class Kind(StrEnum):
     """The kind of an instrument."""
@@ -98,7 +95,7 @@ COMMIT_DURATION = Instrument(
     "s",
     "Time from the first try of a commit until its outcome was known",
     (STREAM, TABLE, ERROR),
-    COMMIT_SECONDS,
+    bounds=(0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0),
 )
 LEASE_TABLE_LAG = Instrument(
     "kinesis_assets.lease_table.lag",

@@ -201,10 +201,6 @@ class Stream:
         self._distributed += 1
         return shard
 
-    def children(self, shard: Shard) -> list[Shard]:
-        """Return the child shards of a closed shard."""
-        return [child for child in self._shards.values() if shard.shard_id in child.parents]
-
     def trim(self) -> None:
         """Delete expired records, and then the shards that were closed before the trim horizon."""
         horizon = self.trim_horizon

@@ -41,11 +41,6 @@ class Record(Member, gc=False):
     data: str
     partition_key: str | None = None
 
-    @property
-    def data_size(self) -> int:
-        """The size of the decoded data in bytes."""
-        return record_size(self.data, None)
-
 
 def record_size(data: str, partition_key: str | None) -> int:
     """Return the size in bytes of the decoded data and the UTF-8 partition key, if any."""
@@ -118,7 +113,8 @@ class Shard:
         """
         start = max(position - self._first, 0)
         records = self._records[start : start + limit]
-        fitting = bisect_right(list(accumulate(record.data_size for record in records)), most_bytes)
+        sizes = accumulate(record_size(record.data, None) for record in records)
+        fitting = bisect_right(list(sizes), most_bytes)
         del records[max(fitting, 1) :]
         return records, self._first + start + len(records)
 

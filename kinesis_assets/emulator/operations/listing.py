@@ -71,9 +71,13 @@ class ChildShard(Member):
     hash_key_range: HashKeyRangeMember
 
     @classmethod
-    def of(cls, shard: Shard) -> ChildShard:
-        """Create the structure for a shard."""
-        return cls(shard.shard_id, shard.parents, HashKeyRangeMember.of(shard.hash_key_range))
+    def all_of(cls, stream: Stream, shard: Shard) -> list[ChildShard]:
+        """Create the structures for the child shards of a shard."""
+        return [
+            cls(child.shard_id, child.parents, HashKeyRangeMember.of(child.hash_key_range))
+            for child in stream.shards
+            if shard.shard_id in child.parents
+        ]
 
 
 PAGE_SHARDS = 1000

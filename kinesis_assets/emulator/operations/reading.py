@@ -86,8 +86,7 @@ class GetRecords(Request, kw_only=True):
         records, position = shard.read(token.position, self.limit or PAGE_RECORDS)
         behind = shard.millis_behind(position, now)
         if shard.at_end(position):
-            children = [ChildShard.of(child) for child in stream.children(shard)]
-            return GetRecordsOutput(records, behind, child_shards=children)
+            return GetRecordsOutput(records, behind, child_shards=ChildShard.all_of(stream, shard))
         return GetRecordsOutput(records, behind, next_shard_iterator=_iterator(stream, shard, position))
 
 

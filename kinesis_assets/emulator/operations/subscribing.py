@@ -140,7 +140,7 @@ class _Subscription:
             records=records, millis_behind_latest=self.shard.millis_behind(self.position, now)
         )
         if self.ended:
-            event.child_shards = [ChildShard.of(child) for child in self.stream.children(self.shard)]
+            event.child_shards = ChildShard.all_of(self.stream, self.shard)
         else:
             event.continuation_sequence_number = self._continuation(records, now)
         return Frame.event("SubscribeToShardEvent", msgspec.json.encode(event))
