@@ -144,7 +144,9 @@ def measure(instrument: Instrument, value: float, attributes: Mapping[str, str])
         return
     with _failures_logged(f"{instrument.name} was not recorded"):
         masked = {name: mask_secrets(text) for name, text in attributes.items()}
-        _recorder(instrument)(value, masked)
+        with _creating:
+            record = _recorder(instrument)
+        record(value, masked)
 
 
 @contextmanager
@@ -183,6 +185,10 @@ def _flush(seconds: float) -> None:
         force_flush = getattr(get_meter_provider(), "force_flush", None)
         if force_flush is not None:
             force_flush(timeout_millis=seconds * 1000)
+
+
+_creating = threading.Lock()
+"""`cache` may call a function twice at once, and the values of a second gauge would be exported too."""
 
 
 @cache
