@@ -133,6 +133,8 @@ LOOPBACK = "127.0.0.1"
 class LocalKinesis:
     """A Kinesis endpoint with its own account, which runs while the context is entered.
 
+    It can be entered again, and then has the same streams at the same port.
+
         with LocalKinesis() as local:
             boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region, ...)
 
@@ -158,7 +160,8 @@ class LocalKinesis:
         self.port = port
         self._account = Account(Clock(now))
         self._scheme = "http" if tls is None else "https"
-        self._server = _Server(wrap(KinesisApp(self._account)), tls)
+        self._app = wrap(KinesisApp(self._account))
+        self._tls = tls
 
     @property
     def endpoint_url(self) -> str:
@@ -189,6 +192,7 @@ class LocalKinesis:
     def __enter__(self) -> Self:
         listener = _listen(self.port)
         self.port = listener.getsockname()[1]
+        self._server = _Server(self._app, self._tls)
         self._thread = threading.Thread(
             target=self._server.run, args=([listener],), name="local-kinesis", daemon=True
         )
