@@ -131,10 +131,6 @@ DERIVED_REDRIVEN_RECORDS = Instrument(
 
 INSTRUMENTS = tuple(each for each in list(vars().values()) if isinstance(each, Instrument))
 
-
-FLUSH_SECONDS = 5.0
-"""How long the end of a run waits for the export of its last measurements."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -163,7 +159,7 @@ def timed(
     measure(instrument, monotonic() - started, attributes)
 
 
-def flush(seconds: float = FLUSH_SECONDS) -> None:
+def flush(seconds: float = 5.0) -> None:
     """Export what was recorded, if the process has configured an SDK.
 
     Args:

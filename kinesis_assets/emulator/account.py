@@ -208,7 +208,7 @@ class Stream:
             return
         self._trimmed_to = horizon
         for shard in self._shards.values():
-            shard.trim(horizon)
+            shard.trim_to(shard.position_at(horizon))
         self._shards = {
             shard_id: shard
             for shard_id, shard in self._shards.items()
@@ -217,16 +217,18 @@ class Stream:
 
     def split(self, shard: Shard, at: int) -> None:
         """Close a shard and open two children, which divide its hash keys at `at`."""
-        self._reshard((shard,), shard.hash_key_range.split(at))
+        keys = shard.hash_key_range
+        self._reshard((shard,), (HashKeyRange(keys.start, at - 1), HashKeyRange(at, keys.end)))
 
     def merge(self, shard: Shard, adjacent: Shard) -> None:
         """Close two shards and open a child with the hash keys of both. `shard` has the lower hash keys."""
-        if shard.hash_key_range.end + 1 != adjacent.hash_key_range.start:
+        keys, upper = shard.hash_key_range, adjacent.hash_key_range
+        if keys.end + 1 != upper.start:
             raise InvalidArgumentException(
                 f"Shards {shard.shard_id} and {adjacent.shard_id} in {self} "
                 "are not an adjacent pair of shards eligible for merging"
             )
-        self._reshard((shard, adjacent), (shard.hash_key_range.merge(adjacent.hash_key_range),))
+        self._reshard((shard, adjacent), (HashKeyRange(keys.start, upper.end),))
 
     def scale(self, shard_count: int) -> None:
         """Split and merge shards until `shard_count` open shards divide the hash keys evenly.

@@ -133,10 +133,10 @@ LOOPBACK = "127.0.0.1"
 class LocalKinesis:
     """A Kinesis endpoint with its own account, which runs while the context is entered.
 
-    It can be entered again, and then has the same streams at the same port.
-
         with LocalKinesis() as local:
             boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region, ...)
+
+    It can be entered again, and then has the same streams at the same port.
 
     Args:
         port: The port on 127.0.0.1; 0 selects a free port.

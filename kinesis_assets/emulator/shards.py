@@ -133,10 +133,6 @@ class Shard:
         """Return the position of the first record that arrived at `arrival` (in milliseconds) or later."""
         return self._first + bisect_left(self._records, arrival / 1000, key=_arrival)
 
-    def trim(self, horizon: int) -> None:
-        """Delete the records that arrived before the horizon, which is in milliseconds."""
-        self.trim_to(self.position_at(horizon))
-
     def trim_to(self, position: int) -> None:
         """Delete the records before a position."""
         expired = min(max(position - self._first, 0), len(self._records))
@@ -162,14 +158,6 @@ class HashKeyRange:
 
     start: int
     end: int
-
-    def split(self, at: int) -> tuple[HashKeyRange, HashKeyRange]:
-        """Return the range before `at` and the range that starts at `at`."""
-        return HashKeyRange(self.start, at - 1), HashKeyRange(at, self.end)
-
-    def merge(self, upper: HashKeyRange) -> HashKeyRange:
-        """Return the union of this range and the range that follows it."""
-        return HashKeyRange(self.start, upper.end)
 
 
 def uniform_ranges(count: int) -> list[HashKeyRange]:

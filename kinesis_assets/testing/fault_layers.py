@@ -1,8 +1,4 @@
-"""The faults that take more than a few lines: limits, changed pages, lists and puts, and deleted records.
-
-Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for the pause
-after a large response, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
-"""
+"""The faults that take more than a few lines: limits, changed pages, lists and puts, and deleted records."""
 
 from __future__ import annotations
 
@@ -77,7 +73,7 @@ class _Window:
 
 
 class Limits:
-    """The limits of every shard, and of the calls for consumers, as layers around the service.
+    """The limits of `Faults.enforce_limits` as layers around the service.
 
     Args:
         clock: Returns a time in seconds.
@@ -275,10 +271,7 @@ def fail_some(every: int, code: str, shard_id: str | None) -> Layer:
 
 
 async def put_except(call: Call, downstream: Downstream, failing: Collection[int], code: str) -> Answer:
-    """Put the records of a PutRecords call except those at some indexes, which fail with an error code.
-
-    Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
-    """
+    """Put the records of a PutRecords call except those at some indexes, which fail with an error code."""
     entries = call.arguments["Records"]
     kept = [entry for index, entry in enumerate(entries) if index not in failing]
     answer = Answer(HTTPStatus.OK, json.dumps({"Records": []}).encode())  # the service refuses empty requests
