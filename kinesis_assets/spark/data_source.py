@@ -107,7 +107,8 @@ class _Reader(DataSourceReader):
         self._stream = options["stream"]
         self._until = _time(options["until"])
         self._start = Position.parse(options.get("start", "TRIM_HORIZON"))
-        self._shard_ids = [name.strip() for name in options.get("shard_ids", "").split(",") if name.strip()]
+        named = [name.strip() for name in options.get("shard_ids", "").split(",") if name.strip()]
+        self._shard_ids = list(dict.fromkeys(named))
         if self._start.kind is PositionKind.LATEST:
             raise InvalidInput("start LATEST has no fixed meaning in a closed range; use a time")
         if self._start.timestamp is not None and self._start.timestamp >= self._until:
