@@ -317,10 +317,10 @@ def parallelism(spark: SparkSession) -> int:
     of them only for tasks that wait. Without a largest number, it is what the present ones can run, but at
     least `LEAST_ELASTIC`: while the cluster is idle, there may be none.
     """
-    if setting := spark.conf.get(TASKS, ""):
-        return int(setting)
-    is_local = (spark.conf.get("spark.master", "") or "").startswith("local")  # which allocates nothing
-    is_elastic = not is_local and spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+    if given := spark.conf.get(TASKS, ""):
+        return int(given)
+    allocates = not (spark.conf.get("spark.master", "") or "").startswith("local")
+    is_elastic = allocates and spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
     if is_elastic and (limit := _of_largest_cluster(spark)):
         return limit
     tasks = max(_of_present_cluster(spark), LEAST_ELASTIC if is_elastic else 1)
