@@ -4,6 +4,8 @@ A stream is an asset, and each of its shards is a partition. A materialization r
 over the shard's next range, and moves the shard's position in the same table commit that adds the rows.
 """
 
+# ruff: noqa: F403, F405  # type checkers find the error classes in their module, and __all__ names each
+
 from __future__ import annotations
 
 from importlib import import_module
@@ -25,72 +27,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import OnDeleted
-    from kinesis_assets.errors import (
-        AttemptExpired,
-        BadRecordsRefused,
-        CallFailed,
-        CatalogFailed,
-        ClocksDisagree,
-        CommitFailed,
-        CommitOvertaken,
-        CommitUnknown,
-        CursorConflict,
-        DataFileInvalid,
-        DataLost,
-        DerivedTablesFailed,
-        ExecutorUnsuitable,
-        InvalidInput,
-        JavaUnavailable,
-        KinesisAssetsError,
-        LandingFailed,
-        LeasesRefused,
-        LeaseTableFailed,
-        MaintenanceFailed,
-        ParentUnfinished,
-        PastChanged,
-        PauseUnreadable,
-        PositionConflict,
-        PositionsMissing,
-        PositionsUnreadable,
-        ReadFailed,
-        RegistryCallFailed,
-        ReplayUnfinished,
-        RoleNotAssumed,
-        RunCanceled,
-        SchemaChangeRefused,
-        SeekRefused,
-        ServiceTimeUncertain,
-        ShardError,
-        ShardLeftOut,
-        ShardListIncomplete,
-        ShardListStale,
-        ShardSilent,
-        ShardsNotCommitted,
-        ShardStalled,
-        ShardThrottled,
-        ShardUnknown,
-        ShardVanished,
-        SourceCommitsMissing,
-        SourceRowsDeleted,
-        SourceRowsMissing,
-        SparkServerFailed,
-        StoreUnsuitable,
-        StreamError,
-        StreamNotFound,
-        StreamPaused,
-        StreamRecreated,
-        StreamsNotListed,
-        TableError,
-        TableMissing,
-        TableNotWritable,
-        TableOfAnotherSource,
-        TableOfAnotherStream,
-        TableRewritten,
-        TableUnreachable,
-        TableUnsuitable,
-        TooManyBadRecords,
-        UpsertOvertaken,
-    )
+    from kinesis_assets.errors import *
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.limits import Bounds
     from kinesis_assets.kinesis.position import Position, PositionKind

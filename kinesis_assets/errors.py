@@ -132,10 +132,8 @@ class ShardListStale(StreamError):
     """A response of ListShards contradicts the table, so it was not used. `reasons` says how, by shard id."""
 
     def __init__(self, stream: str, reasons: Mapping[str, str]) -> None:
-        named = [f"{shard_id}: {reason}" for shard_id, reason in reasons.items()]
-        if len(named) > _NAMED:
-            named[_NAMED:] = [f"and {len(named) - _NAMED} more shards, see `kinesis-assets doctor`"]
-        super().__init__(stream, f"ListShards contradicts the table, nothing was changed: {'; '.join(named)}")
+        listed = _first_of(reasons, "more shards, see `kinesis-assets doctor`")
+        super().__init__(stream, f"ListShards contradicts the table, nothing was changed: {listed}")
         self.reasons = {shard_id: without_secrets(reason) for shard_id, reason in reasons.items()}
 
 
@@ -143,11 +141,16 @@ class LeasesRefused(StreamError):
     """Positions of another consumer cannot be used. `reasons` says why, by shard or item."""
 
     def __init__(self, stream: str, reasons: Mapping[str, str]) -> None:
-        named = [f"{name}: {reason}" for name, reason in reasons.items()]
-        if len(named) > _NAMED:
-            named[_NAMED:] = [f"and {len(named) - _NAMED} more"]
-        super().__init__(stream, f"nothing was changed: {'; '.join(named)}")
+        super().__init__(stream, f"nothing was changed: {_first_of(reasons, 'more')}")
         self.reasons = {name: without_secrets(reason) for name, reason in reasons.items()}
+
+
+def _first_of(reasons: Mapping[str, str], others: str) -> str:
+    """Return the first reasons, and the number of others."""
+    named = [f"{name}: {reason}" for name, reason in reasons.items()]
+    if len(named) > _NAMED:
+        named[_NAMED:] = [f"and {len(named) - _NAMED} {others}"]
+    return "; ".join(named)
 
 
 class ServiceTimeUncertain(StreamError):

@@ -27,9 +27,6 @@ SHARD = "messaging.destination.partition.id"
 TABLE = "kinesis_assets.table"
 ERROR = "error.type"
 
-COMMIT_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""The bounds of the histogram of commits."""
-
 
 class Kind(StrEnum):
     """The kind of an instrument."""
@@ -98,7 +95,7 @@ COMMIT_DURATION = Instrument(
     "s",
     "Time from the first try of a commit until its outcome was known",
     (STREAM, TABLE, ERROR),
-    COMMIT_SECONDS,
+    bounds=(0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0),
 )
 LEASE_TABLE_LAG = Instrument(
     "kinesis_assets.lease_table.lag",
@@ -134,10 +131,6 @@ DERIVED_REDRIVEN_RECORDS = Instrument(
 
 INSTRUMENTS = tuple(each for each in list(vars().values()) if isinstance(each, Instrument))
 
-
-FLUSH_SECONDS = 5.0
-"""How long the end of a run waits for the export of its last measurements."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -147,7 +140,9 @@ def measure(instrument: Instrument, value: float, attributes: Mapping[str, str])
         return
     with _failures_logged(f"{instrument.name} was not recorded"):
         masked = {name: mask_secrets(text) for name, text in attributes.items()}
-        _recorder(instrument)(value, masked)
+        with _creating:
+            record = _recorder(instrument)
+        record(value, masked)
 
 
 @contextmanager
@@ -164,7 +159,7 @@ def timed(
     measure(instrument, monotonic() - started, attributes)
 
 
-def flush(seconds: float = FLUSH_SECONDS) -> None:
+def flush(seconds: float = 5.0) -> None:
     """Export what was recorded, if the process has configured an SDK.
 
     Args:
@@ -186,6 +181,10 @@ def _flush(seconds: float) -> None:
         force_flush = getattr(get_meter_provider(), "force_flush", None)
         if force_flush is not None:
             force_flush(timeout_millis=seconds * 1000)
+
+
+_creating = threading.Lock()
+"""`cache` may call a function twice at once, and the values of a second gauge would be exported too."""
 
 
 @cache

@@ -1,13 +1,13 @@
-"""An AWS account in one region and its streams: their shards over time, and the routing of records."""
+"""An AWS account in one region and its streams: their shards over time, their consumers, and routing."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from kinesis_assets.emulator.consumers import Consumers
 from kinesis_assets.emulator.shapes import (
     AccessDeniedException,
     InvalidArgumentException,
@@ -39,49 +39,38 @@ class Account:
         account_id: Twelve digits.
         clock: The service's clock, which all accounts share.
         accounts: All accounts of the service by account id.
+        streams: The account's own streams by name.
     """
 
-    def __init__(
-        self, now: Callable[[], float], account_id: str = ACCOUNT_ID, sibling: Account | None = None
-    ) -> None:
+    def __init__(self, clock: Clock, account_id: str = ACCOUNT_ID, sibling: Account | None = None) -> None:
         self.account_id = account_id
+        self.clock = clock
         self.lock: threading.RLock = threading.RLock() if sibling is None else sibling.lock
-        self.clock: Clock = Clock(now) if sibling is None else sibling.clock
         self.accounts: dict[str, Account] = {} if sibling is None else sibling.accounts
         self.accounts[account_id] = self
-        self._now = now
-        self._streams: dict[str, Stream] = {}
+        self.streams: dict[str, Stream] = {}
 
     def by_id(self, account_id: str) -> Account:
         """Return an account of the same service, creating it on first use."""
-        return self.accounts.get(account_id) or Account(self._now, account_id, self)
+        return self.accounts.get(account_id) or Account(self.clock, account_id, self)
 
-    def owner(self, arn: str) -> Account:
-        """Return the account in the ARN of a stream, which must be well-formed."""
-        return self.by_id(arn.split(":")[4])
-
-    def own_stream(self, arn: str) -> Stream | None:
-        """Return the stream with this ARN if this account owns it, else None."""
-        found = self._streams.get(arn.rpartition("/")[2])
+    def stream_by_arn(self, arn: str) -> Stream | None:
+        """Return the stream with an ARN, which must be well-formed, of any account; None if there is none."""
+        found = self.by_id(arn.split(":")[4]).streams.get(arn.rpartition("/")[2])
         return None if found is None or found.arn != arn else found
-
-    @property
-    def stream_names(self) -> list[str]:
-        """The names of all streams, sorted."""
-        return sorted(self._streams)
 
     def create_stream(self, name: str, shard_count: int) -> Stream:
         """Create a stream whose shards divide the hash keys evenly."""
-        if name in self._streams:
+        if name in self.streams:
             raise ResourceInUseException(f"Stream {name} under account {self.account_id} already exists.")
         self.check_shard_limit(shard_count)
         arn = f"arn:aws:kinesis:{REGION}:{self.account_id}:stream/{name}"
-        stream = self._streams[name] = Stream(name, arn, shard_count, self.clock)
+        stream = self.streams[name] = Stream(name, arn, shard_count, self.clock)
         return stream
 
     def delete_stream(self, stream: Stream) -> None:
         """Delete a stream and its records."""
-        del self._streams[stream.name]
+        del self.streams[stream.name]
 
     def stream(self, name: str | None, arn: str | None = None, operation: str | None = None) -> Stream:
         """Return a stream by name, by ARN or by both, after deleting its expired records.
@@ -90,9 +79,9 @@ class Account:
         """
         if name is None and arn is None:
             raise InvalidArgumentException("Either StreamName or StreamARN should be provided.")
-        if name is None and arn is not None and self.owner(arn) is not self:
+        if name is None and arn is not None and arn.split(":")[4] != self.account_id:
             return self._shared_stream(arn, operation)
-        found = self._streams.get(name if name is not None else str(arn).rpartition("/")[2])
+        found = self.streams.get(name if name is not None else str(arn).rpartition("/")[2])
         if found is None or (name is None and found.arn != arn):
             raise ResourceNotFoundException(
                 f"Stream {name or arn} under account {self.account_id} not found."
@@ -119,7 +108,7 @@ class Account:
 
     def _shared_stream(self, arn: str, operation: str | None) -> Stream:
         """Return another account's stream. As on AWS, a missing stream and a missing right look the same."""
-        found = self.owner(arn).own_stream(arn)
+        found = self.stream_by_arn(arn)
         if found is None or operation not in found.shared.get(self.account_id, ()):
             raise AccessDeniedException(
                 f"User: arn:aws:iam::{self.account_id}:user/local is not authorized to perform: "
@@ -131,7 +120,7 @@ class Account:
 
     def check_shard_limit(self, additional: int) -> None:
         """Raise `LimitExceededException` if the additional open shards would exceed the account's quota."""
-        current = sum(len(stream.open_shards) for stream in self._streams.values())
+        current = sum(len(stream.open_shards) for stream in self.streams.values())
         if current + additional > SHARD_LIMIT:
             raise LimitExceededException(
                 f"This request would exceed the shard limit for the account {self.account_id} in {REGION}. "
@@ -175,6 +164,11 @@ class Stream:
     def __str__(self) -> str:
         return f"stream {self.name} under account {self.arn.split(':')[4]}"
 
+    def check_created(self, at: float | None) -> None:
+        """Raise `ResourceNotFoundException` if a creation time is given, in seconds, and is another one."""
+        if at is not None and int(at) != self.created_at // 1000:  # many clients send only whole seconds
+            raise ResourceNotFoundException(f"No {self} was created at {at}.")
+
     @property
     def shards(self) -> Sequence[Shard]:
         """All shards that are open or within retention, sorted by shard id."""
@@ -207,10 +201,6 @@ class Stream:
         self._distributed += 1
         return shard
 
-    def children(self, shard: Shard) -> list[Shard]:
-        """Return the child shards of a closed shard."""
-        return [child for child in self._shards.values() if shard.shard_id in child.parents]
-
     def trim(self) -> None:
         """Delete expired records, and then the shards that were closed before the trim horizon."""
         horizon = self.trim_horizon
@@ -218,7 +208,7 @@ class Stream:
             return
         self._trimmed_to = horizon
         for shard in self._shards.values():
-            shard.trim(horizon)
+            shard.trim_to(shard.position_at(horizon))
         self._shards = {
             shard_id: shard
             for shard_id, shard in self._shards.items()
@@ -227,16 +217,18 @@ class Stream:
 
     def split(self, shard: Shard, at: int) -> None:
         """Close a shard and open two children, which divide its hash keys at `at`."""
-        self._reshard((shard,), shard.hash_key_range.split(at))
+        keys = shard.hash_key_range
+        self._reshard((shard,), (HashKeyRange(keys.start, at - 1), HashKeyRange(at, keys.end)))
 
     def merge(self, shard: Shard, adjacent: Shard) -> None:
         """Close two shards and open a child with the hash keys of both. `shard` has the lower hash keys."""
-        if shard.hash_key_range.end + 1 != adjacent.hash_key_range.start:
+        keys, upper = shard.hash_key_range, adjacent.hash_key_range
+        if keys.end + 1 != upper.start:
             raise InvalidArgumentException(
                 f"Shards {shard.shard_id} and {adjacent.shard_id} in {self} "
                 "are not an adjacent pair of shards eligible for merging"
             )
-        self._reshard((shard, adjacent), (shard.hash_key_range.merge(adjacent.hash_key_range),))
+        self._reshard((shard, adjacent), (HashKeyRange(keys.start, upper.end),))
 
     def scale(self, shard_count: int) -> None:
         """Split and merge shards until `shard_count` open shards divide the hash keys evenly.
@@ -274,6 +266,86 @@ class Stream:
             self._shards[shard.shard_id] = shard
             self.open_shards.append(shard)
         self.open_shards.sort(key=_start)
+
+
+@dataclass(eq=False)
+class Consumer:
+    """A registered consumer of a stream. Times are in milliseconds.
+
+    A consumer that is registered again under the same name is another `Consumer` with another ARN.
+
+    Attributes:
+        active_at: When the consumer is created and can subscribe to shards.
+        gone_at: When a consumer that was deregistered is deleted; None for a registered consumer.
+        subscribed_at: The time of the last subscription to each shard, by shard id.
+    """
+
+    stream_arn: str
+    name: str
+    created_at: int
+    active_at: int
+    tags: dict[str, str]
+    gone_at: int | None = None
+    subscribed_at: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def arn(self) -> str:
+        """The ARN, which contains the creation time in seconds."""
+        return f"{self.stream_arn}/consumer/{self.name}:{self.created_at // 1000}"
+
+    def status(self, now: int) -> Literal["CREATING", "ACTIVE", "DELETING"]:
+        """Return the status at a time."""
+        if self.gone_at is not None:
+            return "DELETING"
+        return "ACTIVE" if now >= self.active_at else "CREATING"
+
+
+class Consumers:
+    """The consumers of a stream.
+
+    Args:
+        now: Returns the service's time in milliseconds.
+
+    Attributes:
+        delay: How long a new consumer is CREATING and a deregistered one DELETING, in milliseconds.
+    """
+
+    def __init__(self, stream_arn: str, now: Callable[[], int]) -> None:
+        self.delay = 0
+        self._stream_arn = stream_arn
+        self._now = now
+        self._by_name: dict[str, Consumer] = {}
+        self._latest = 0
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @property
+    def all(self) -> list[Consumer]:
+        """All consumers by name, including those that are not active."""
+        now = self._now()
+        self._by_name = {
+            name: self._by_name[name]
+            for name in sorted(self._by_name)
+            if (gone_at := self._by_name[name].gone_at) is None or now < gone_at
+        }
+        return list(self._by_name.values())
+
+    def get(self, name: str) -> Consumer | None:
+        """Return a consumer by name, if there is one."""
+        return next((consumer for consumer in self.all if consumer.name == name), None)
+
+    def register(self, name: str, tags: dict[str, str]) -> Consumer:
+        """Add a consumer. The name must be free."""
+        now = self._now()
+        self._latest = max(now, self._latest + 1000)  # the ARN has the second, and a new consumer a new ARN
+        consumer = Consumer(self._stream_arn, name, self._latest, now + self.delay, tags)
+        self._by_name[name] = consumer
+        return consumer
+
+    def deregister(self, consumer: Consumer) -> None:
+        """Remove a consumer, immediately or after the delay."""
+        consumer.gone_at = self._now() + self.delay
 
 
 class Clock:

@@ -18,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from kinesis_assets.emulator import event_stream, requests
-from kinesis_assets.emulator.account import ACCOUNT_ID, REGION, Account
+from kinesis_assets.emulator.account import ACCOUNT_ID, REGION, Account, Clock
 from kinesis_assets.emulator.asgi import read_body, send_parts
 from kinesis_assets.emulator.operations import OPERATIONS
 from kinesis_assets.emulator.shapes import ResourceNotFoundException, ServiceError, UnknownOperationException
@@ -40,7 +40,10 @@ TARGET_PREFIX = "Kinesis_20131202."
 
 @dataclass
 class Response:
-    """A response. One that consists of frames has no body, and ends with the last frame."""
+    """A response, whose headers do not include the length of its body.
+
+    One that consists of frames has no body, and ends with the last frame.
+    """
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -57,10 +60,13 @@ class KinesisApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
         response = self.serve(dict(scope["headers"]), await read_body(receive))
-        await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+        start = {"type": "http.response.start", "status": response.status}
         if response.frames is None:
+            length = (b"content-length", str(len(response.body)).encode())
+            await send({**start, "headers": [*response.headers, length]})
             await send({"type": "http.response.body", "body": response.body})
         else:
+            await send({**start, "headers": response.headers})
             await send_parts((frame.encode() async for frame in response.frames), receive, send)
 
     def serve(self, headers: dict[bytes, bytes], body: bytes) -> Response:
@@ -70,24 +76,18 @@ class KinesisApp:
                 output = self._execute(headers, body)
         except ServiceError as error:
             content = msgspec.json.encode({"__type": type(error).__name__, "message": str(error)})
-            return Response(400, self.headers(len(content)), content)
+            return Response(400, self.headers(), content)
         if isinstance(output, AsyncGenerator):
-            return Response(200, self.headers(None, event_stream.CONTENT_TYPE), frames=output)
-        content = b"" if output is None else msgspec.json.encode(output)
-        return Response(200, self.headers(len(content)), content)
+            return Response(200, self.headers(event_stream.CONTENT_TYPE), frames=output)
+        return Response(200, self.headers(), b"" if output is None else msgspec.json.encode(output))
 
-    def headers(self, length: int | None, content_type: bytes = CONTENT_TYPE) -> list[tuple[bytes, bytes]]:
-        """Return the headers of a response that is sent now.
-
-        Args:
-            length: The length of the body in bytes; None if it is not known.
-        """
+    def headers(self, content_type: bytes = CONTENT_TYPE) -> list[tuple[bytes, bytes]]:
+        """Return the headers of a response that is sent now."""
         with self.account.lock:
             now = self.account.clock.now()
         return [
             (b"x-amzn-requestid", str(uuid4()).encode()),
             (b"content-type", content_type),
-            *([] if length is None else [(b"content-length", str(length).encode())]),
             (b"date", formatdate(now / 1000, usegmt=True).encode()),
         ]
 
@@ -136,6 +136,8 @@ class LocalKinesis:
         with LocalKinesis() as local:
             boto3.client("kinesis", endpoint_url=local.endpoint_url, region_name=local.region, ...)
 
+    It can be entered again, and then has the same streams at the same port.
+
     Args:
         port: The port on 127.0.0.1; 0 selects a free port.
         now: Returns the service's time in seconds since the epoch.
@@ -156,9 +158,10 @@ class LocalKinesis:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.port = port
-        self._account = Account(now)
+        self._account = Account(Clock(now))
         self._scheme = "http" if tls is None else "https"
-        self._server = _Server(wrap(KinesisApp(self._account)), tls)
+        self._app = wrap(KinesisApp(self._account))
+        self._tls = tls
 
     @property
     def endpoint_url(self) -> str:
@@ -181,8 +184,7 @@ class LocalKinesis:
             ResourceNotFoundException: The stream does not exist.
         """
         with self._account.lock:
-            owner = self._account.by_id(stream_arn.split(":")[4])
-            stream = owner.own_stream(stream_arn)
+            stream = self._account.stream_by_arn(stream_arn)
             if stream is None:
                 raise ResourceNotFoundException(f"Stream {stream_arn} not found.")
             stream.shared[account_id] = frozenset(action.rpartition(":")[2] for action in actions)
@@ -190,6 +192,7 @@ class LocalKinesis:
     def __enter__(self) -> Self:
         listener = _listen(self.port)
         self.port = listener.getsockname()[1]
+        self._server = _Server(self._app, self._tls)
         self._thread = threading.Thread(
             target=self._server.run, args=([listener],), name="local-kinesis", daemon=True
         )
@@ -213,7 +216,7 @@ def serve(port: int, announce: Callable[[str], None]) -> None:
     """
     listener = _listen(port)
     announce(f"http://{LOOPBACK}:{listener.getsockname()[1]}")
-    _Server(KinesisApp(Account(time.time))).run([listener])
+    _Server(KinesisApp(Account(Clock(time.time)))).run([listener])
 
 
 class _Server(uvicorn.Server):

@@ -1,8 +1,6 @@
-"""The types of request and response members: their names on the wire and the service's constraints.
+"""The types of request and response members, with the service's constraints, and the errors of the API.
 
 Source: https://docs.aws.amazon.com/kinesis/latest/APIReference
-
-The errors of the Kinesis API. Each class has the name that the service returns as `__type`.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ def milliseconds(timestamp: Timestamp) -> int:
 
 
 class ServiceError(Exception):
-    """The service refuses a request. The response is HTTP 400 with the class name and the message."""
+    """The service refuses a request. The response is HTTP 400 with the class name as `__type`."""
 
 
 class AccessDeniedException(ServiceError):

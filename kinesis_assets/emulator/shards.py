@@ -41,11 +41,6 @@ class Record(Member, gc=False):
     data: str
     partition_key: str | None = None
 
-    @property
-    def data_size(self) -> int:
-        """The size of the decoded data in bytes."""
-        return record_size(self.data, None)
-
 
 def record_size(data: str, partition_key: str | None) -> int:
     """Return the size in bytes of the decoded data and the UTF-8 partition key, if any."""
@@ -118,7 +113,8 @@ class Shard:
         """
         start = max(position - self._first, 0)
         records = self._records[start : start + limit]
-        fitting = bisect_right(list(accumulate(record.data_size for record in records)), most_bytes)
+        sizes = accumulate(record_size(record.data, None) for record in records)
+        fitting = bisect_right(list(sizes), most_bytes)
         del records[max(fitting, 1) :]
         return records, self._first + start + len(records)
 
@@ -136,10 +132,6 @@ class Shard:
     def position_at(self, arrival: int) -> int:
         """Return the position of the first record that arrived at `arrival` (in milliseconds) or later."""
         return self._first + bisect_left(self._records, arrival / 1000, key=_arrival)
-
-    def trim(self, horizon: int) -> None:
-        """Delete the records that arrived before the horizon, which is in milliseconds."""
-        self.trim_to(self.position_at(horizon))
 
     def trim_to(self, position: int) -> None:
         """Delete the records before a position."""
@@ -166,14 +158,6 @@ class HashKeyRange:
 
     start: int
     end: int
-
-    def split(self, at: int) -> tuple[HashKeyRange, HashKeyRange]:
-        """Return the range before `at` and the range that starts at `at`."""
-        return HashKeyRange(self.start, at - 1), HashKeyRange(at, self.end)
-
-    def merge(self, upper: HashKeyRange) -> HashKeyRange:
-        """Return the union of this range and the range that follows it."""
-        return HashKeyRange(self.start, upper.end)
 
 
 def uniform_ranges(count: int) -> list[HashKeyRange]:

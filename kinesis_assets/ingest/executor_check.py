@@ -35,10 +35,10 @@ from kinesis_assets.kinesis.listing_retries import list_shards
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.calls import is_throttled
 from kinesis_assets.retry import Backoff, RetryPolicy, retry
-from kinesis_assets.spark.arrow_steps import TASK_MODULES
 from kinesis_assets.spark.local_settings import CHECKED
 from kinesis_assets.spark.probe_task import examine
 from kinesis_assets.spark.session import wrap_spark_errors
+from kinesis_assets.spark.worker_daemon import TASK_MODULES
 from kinesis_assets.table.clocks import TOLERANCE
 from kinesis_assets.table.store.storage import write_new
 from kinesis_assets.table.store.suitability import PROBES_FOLDER

@@ -57,12 +57,3 @@ def _composed(steps: tuple[ArrowStep, ...]) -> ArrowStep:
         return batches
 
     return run
-
-
-TASK_MODULES = (
-    "kinesis_assets.ingest.task",
-    "kinesis_assets.operations.replay.task",
-    "kinesis_assets.derive.writing_task",
-    "kinesis_assets.decoders.chain",
-    "kinesis_assets.operations.doctor.row_scan",
-)

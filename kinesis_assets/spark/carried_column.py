@@ -104,15 +104,14 @@ def map_each_row(
     from pyspark.sql.types import StructType  # noqa: PLC0415  # tasks do not need it
 
     found = _of(rows)
-    column = None if found is None else found.column
+    if found is None:
+        return map_in_arrow(rows, partial(map, step), schema)
+    column = found.column
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            result = step(batch)
-            yield result if column is None else result.append_column(column, batch[column])
+            yield step(batch).append_column(column, batch[column])
 
-    if found is None or column is None:
-        return map_in_arrow(rows, run, schema)
     full = map_in_arrow(found.full, run, StructType([*schema, found.full.schema[column]]))
     return carry(full, column, in_order=found.in_order)
 

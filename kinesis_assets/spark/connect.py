@@ -38,8 +38,7 @@ meanwhile."""
 
 _LOCAL_HOSTS = ("localhost", "127.0.0.1")
 
-_OF_SESSIONS_ELSEWHERE = frozenset({"spark.master", "spark.remote", MANAGED, PYTHON, ARCHIVES, PY_FILES})
-"""Settings that a server does not take, or that `attach` gives it in another way."""
+_NOT_OF_SERVERS = frozenset({"spark.master", "spark.remote", MANAGED, PYTHON, ARCHIVES, PY_FILES})
 
 _MODULES = (".zip", ".egg", ".py")
 """The types of files whose modules executors import."""
@@ -120,11 +119,10 @@ def attach(server: ConnectServer, spark_config: Mapping[str, Any]) -> SparkSessi
     archives, modules = files_to_upload(spark_config)
     needs_package = server.token is not None or not has_package(server.url)  # a service of AWS never has it
     _warn_if_unpickling(server)
-    settings = {name: value for name, value in spark_config.items() if name not in _OF_SESSIONS_ELSEWHERE}
     with warnings.catch_warnings():
         # Spark warns of settings that apply only when a server starts, such as spark.ui.enabled.
         warnings.filterwarnings("ignore", r"(?s).*CANNOT_MODIFY_CONFIG", UserWarning)
-        session = _create(server, settings)
+        session = _create(server, settings_of_server(spark_config))
     if server.is_on_this_machine:
         limit_retries(session, RETRIES)
     if needs_package:
@@ -138,15 +136,17 @@ def attach(server: ConnectServer, spark_config: Mapping[str, Any]) -> SparkSessi
     return session
 
 
-def _create(server: ConnectServer, settings: Mapping[str, Any]) -> SparkSession:
+def settings_of_server(spark_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a server takes. Others are not for it, or `attach` sends it what they name."""
+    return {name: value for name, value in spark_config.items() if name not in _NOT_OF_SERVERS}
+
+
+def _create(server: ConnectServer, settings: dict[str, Any]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     if server.token is not None:
         return session_with_token(server.url, server.token, settings)
-    builder = SparkSession.builder.remote(server.url)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.create()
+    return SparkSession.builder.remote(server.url).config(map=settings).create()
 
 
 def files_to_upload(spark_config: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -6,6 +6,7 @@ range must have a fixed end, and reading it again must return the same rows.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -106,7 +107,8 @@ class _Reader(DataSourceReader):
         self._stream = options["stream"]
         self._until = _time(options["until"])
         self._start = Position.parse(options.get("start", "TRIM_HORIZON"))
-        self._shard_ids = [name.strip() for name in options.get("shard_ids", "").split(",") if name.strip()]
+        named = [name.strip() for name in options.get("shard_ids", "").split(",") if name.strip()]
+        self._shard_ids = list(dict.fromkeys(named))
         if self._start.kind is PositionKind.LATEST:
             raise InvalidInput("start LATEST has no fixed meaning in a closed range; use a time")
         if self._start.timestamp is not None and self._start.timestamp >= self._until:
@@ -170,10 +172,7 @@ def _role(options: Mapping[str, str]) -> AssumedRole | None:
 
 
 def _time(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise InvalidInput(f"until {text!r} is not a time with an offset, such as 2026-01-31T12:00:00Z")
-    return time.astimezone(UTC)
+    with suppress(ValueError, OverflowError):
+        if (time := datetime.fromisoformat(text)).tzinfo is not None:
+            return time.astimezone(UTC)
+    raise InvalidInput(f"until {text!r} is not a time with an offset, such as 2026-01-31T12:00:00Z")

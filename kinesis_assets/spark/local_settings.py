@@ -101,12 +101,12 @@ does."""
 
 def is_local(spark_config: Mapping[str, Any]) -> bool:
     """Return whether a session with these settings runs its tasks in a JVM that this process starts."""
-    return _LOCAL_MASTER.fullmatch(_master(spark_config, _site_settings())) is not None
+    return _LOCAL_MASTER.fullmatch(_master(spark_config)) is not None
 
 
 def is_on_this_machine(spark_config: Mapping[str, Any]) -> bool:
     """Return whether a session with these settings runs its tasks on this machine."""
-    return _master(spark_config, _site_settings()).startswith("local")
+    return _master(spark_config).startswith("local")
 
 
 def setting(spark_config: Mapping[str, Any], name: str) -> str | None:
@@ -136,13 +136,13 @@ def _log_options() -> list[str]:
     return [] if configured or " " in str(_LOG) else [f"-Dlog4j2.configurationFile={_LOG.as_uri()}"]
 
 
-def _master(spark_config: Mapping[str, Any], site: Mapping[str, str]) -> str:
+def _master(spark_config: Mapping[str, Any]) -> str:
     """Return a session's master, by Spark's order of precedence; empty if it is not known."""
     if "spark.master" in spark_config:
         return str(spark_config["spark.master"])
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return ""  # spark-submit has started the JVM with it
-    return site.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+    return _site_settings().get("spark.master") or os.environ.get("MASTER") or "local[*]"
 
 
 def _site_folder() -> Path:
@@ -165,14 +165,17 @@ def _site_settings() -> dict[str, str]:
     return settings | ({"spark.master": given.master} if given.master else {})
 
 
+_PROPERTY = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*?)\s*")
+"""A key and its value in a properties file of Java, unless the line is a comment or empty."""
+
+
 def _settings_in(properties: Path) -> dict[str, str]:
     """Return the settings in a properties file; none if it does not exist."""
     try:
         lines = properties.read_text().splitlines()
     except OSError:
         return {}  # Spark ignores it too
-    pairs = (line.replace("=", " ", 1).split(maxsplit=1) for line in lines)
-    return {pair[0]: " ".join(pair[1:]).strip() for pair in pairs if pair and not pair[0].startswith("#")}
+    return {found[1]: found[2] for found in map(_PROPERTY.fullmatch, lines) if found}
 
 
 _MIN_VERSION = 17

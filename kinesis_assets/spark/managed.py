@@ -15,7 +15,6 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -36,26 +35,15 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.clock import Clock
 
 
-class State(StrEnum):
-    """Whether a session accepts connections."""
-
-    STARTING = "starting"
-    READY = "ready"
-    ENDED = "ended"
-
-
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of a session. `reason` is the service's own name of the state, and what it says about it."""
+    """The status of a session: the service's own name of its state, and what it says about it."""
 
-    state: State
-    reason: str
+    state: str
+    details: str | None = None
 
-    @classmethod
-    def of(cls, name: str, details: str | None, ready: frozenset[str], starting: frozenset[str]) -> Status:
-        """Return the status for a service's name of a state. A name that is in neither set has ended."""
-        state = State.READY if name in ready else State.STARTING if name in starting else State.ENDED
-        return cls(state, f"{name}: {details}" if details else name)
+    def __str__(self) -> str:
+        return f"{self.state}: {self.details}" if self.details else self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +71,15 @@ class Service(ABC):
     Args:
         settings: The settings of the session, one of the classes in `dagster/settings/spark_settings.py`, as
             a map.
+
+    Attributes:
+        ready: The states of a session that accepts connections.
+        starting: The states before. In any other state, a session has ended.
     """
 
     title: str
+    ready: frozenset[str]
+    starting: frozenset[str]
 
     def __init__(self, client: Any, settings: Mapping[str, Any], spark_config: Mapping[str, str]) -> None:
         self._client = client
@@ -109,17 +103,14 @@ class Service(ABC):
         """Stop a session."""
 
 
-_GLUE_READY = frozenset({"READY"})
-_GLUE_STARTING = frozenset({"PROVISIONING"})
-
-
 class Glue(Service):
     """AWS Glue in an account."""
 
     title = "AWS Glue"
+    ready = frozenset({"READY"})
+    starting = frozenset({"PROVISIONING"})
 
     def start(self, name: str) -> str:
-        """Start a session, see `Service`. Its name is its id."""
         self._client.create_session(
             Id=name,
             Role=self._settings["execution_role_arn"],
@@ -132,7 +123,7 @@ class Glue(Service):
             Tags=self._settings["tags"],
             DefaultArguments=self._arguments(),
         )
-        return name
+        return name  # it is the id
 
     def _arguments(self) -> dict[str, Any]:
         # Glue takes all settings in one argument, and repeats the option's name between them.
@@ -140,31 +131,25 @@ class Glue(Service):
         return {"--language": "python", **({"--conf": config} if config else {})}
 
     def status(self, session_id: str) -> Status:
-        """Return the status of a session."""
         session = self._client.get_session(Id=session_id)["Session"]
-        return Status.of(session["Status"], session.get("ErrorMessage"), _GLUE_READY, _GLUE_STARTING)
+        return Status(session["Status"], session.get("ErrorMessage"))
 
     def endpoint(self, session_id: str) -> Endpoint:
-        """Return the endpoint of a session, see `Service`."""
         found = self._client.get_session_endpoint(SessionId=session_id)["SparkConnect"]
         return Endpoint(found["Url"], found["AuthToken"], found["AuthTokenExpirationTime"])
 
     def stop(self, session_id: str) -> None:
-        """Stop a session."""
         self._client.stop_session(Id=session_id)
-
-
-_EMR_READY = frozenset({"STARTED", "IDLE", "BUSY"})
-_EMR_STARTING = frozenset({"SUBMITTED", "STARTING"})
 
 
 class EmrServerless(Service):
     """An application of EMR Serverless."""
 
     title = "EMR Serverless"
+    ready = frozenset({"STARTED", "IDLE", "BUSY"})
+    starting = frozenset({"SUBMITTED", "STARTING"})
 
     def start(self, name: str) -> str:
-        """Start a session, see `Service`."""
         session = self._client.start_session(
             applicationId=self._settings["application_id"],
             executionRoleArn=self._settings["execution_role_arn"],
@@ -181,17 +166,14 @@ class EmrServerless(Service):
         return str(session["sessionId"])
 
     def status(self, session_id: str) -> Status:
-        """Return the status of a session."""
         session = self._client.get_session(**self._named(session_id))["session"]
-        return Status.of(session["state"], session.get("stateDetails"), _EMR_READY, _EMR_STARTING)
+        return Status(session["state"], session.get("stateDetails"))
 
     def endpoint(self, session_id: str) -> Endpoint:
-        """Return the endpoint of a session, see `Service`."""
         found = self._client.get_session_endpoint(**self._named(session_id))
         return Endpoint(found["endpoint"], found["authToken"], found["authTokenExpiresAt"])
 
     def stop(self, session_id: str) -> None:
-        """Stop a session."""
         self._client.terminate_session(**self._named(session_id))
 
     def _named(self, session_id: str) -> dict[str, str]:
@@ -202,9 +184,10 @@ class Emr(Service):
     """An EMR cluster."""
 
     title = "EMR"
+    ready = EmrServerless.ready
+    starting = EmrServerless.starting
 
     def start(self, name: str) -> str:
-        """Start a session, see `Service`."""
         role = self._settings["execution_role_arn"]
         session = self._client.start_session(
             ClusterId=self._settings["cluster_id"],
@@ -218,17 +201,14 @@ class Emr(Service):
         return str(session["Id"])
 
     def status(self, session_id: str) -> Status:
-        """Return the status of a session."""
         session = self._client.get_session(**self._named(session_id))["Session"]
-        return Status.of(session["State"], session.get("StateChangeReason"), _EMR_READY, _EMR_STARTING)
+        return Status(session["State"], session.get("StateChangeReason"))
 
     def endpoint(self, session_id: str) -> Endpoint:
-        """Return the endpoint of a session, see `Service`."""
         found = self._client.get_session_endpoint(**self._named(session_id))
         return Endpoint(found["Endpoint"], found["AuthToken"], found["AuthTokenExpirationTime"])
 
     def stop(self, session_id: str) -> None:
-        """Stop a session."""
         self._client.terminate_session(**self._named(session_id))
 
     def _named(self, session_id: str) -> dict[str, str]:
@@ -314,16 +294,16 @@ def open_session(service: Service, clock: Clock = MACHINE_CLOCK) -> ManagedSessi
 
 def _wait_until_ready(service: Service, session_id: str, clock: Clock) -> None:
     deadline, polls = clock.monotonic() + SECONDS_TO_START, 0
-    while (status := service.status(session_id)).state is not State.READY:
-        if status.state is State.ENDED:
+    while (status := service.status(session_id)).state not in service.ready:
+        if status.state not in service.starting:
             raise LandingFailed(
-                f"session {session_id} on {service.title} ended before it was ready ({status.reason}). See "
+                f"session {session_id} on {service.title} ended before it was ready ({status}). See "
                 "its log there, and correct managed_spark or spark_config"
             )
         if clock.monotonic() >= deadline:
             raise LandingFailed(
                 f"session {session_id} on {service.title} is still not ready after {SECONDS_TO_START:.0f} s "
-                f"({status.reason}). Look for a lack of capacity or rights there, and run again"
+                f"({status}). Look for a lack of capacity or rights there, and run again"
             )
         polls += 1
         clock.sleep(_POLLS.wait(polls))

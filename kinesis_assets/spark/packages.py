@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ExecutorUnsuitable, InvalidInput, LandingFailed
-from kinesis_assets.spark.arrow_steps import TASK_MODULES
 from kinesis_assets.spark.local_settings import CHECKED, cache_folder
 from kinesis_assets.spark.pyspark_internals import is_remote
+from kinesis_assets.spark.worker_daemon import TASK_MODULES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

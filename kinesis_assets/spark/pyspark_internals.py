@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MISSING = "PySpark %s has no %s: %s"
-
 
 class JavaProcess:
     """The Java process that a classic session has started. Raises `AttributeError` for a missing name."""
@@ -363,7 +361,7 @@ def unlogged_analysis_errors() -> Iterator[None]:
 @cache
 def _warn(name: str, consequence: str) -> None:
     """Log a warning, once for each missing name."""
-    _log.warning(_MISSING, pyspark_version(), name, consequence)
+    _log.warning("PySpark %s has no %s: %s", pyspark_version(), name, consequence)
 
 
 _ANSI = "spark.sql.ansi.enabled"

@@ -118,26 +118,26 @@ class SparkServer:
         _require_free_port(self._port)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         reading, writing = os.pipe()
-        try:
-            with self.log.open("ab") as log:
-                # A new session, so that Ctrl-C does not reach it; only `stop` stops it.
-                self._process = subprocess.Popen(  # noqa: S603
-                    [sys.executable, "-m", "kinesis_assets.spark.server_process", str(writing)],
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
-                    env=_environment(self._token),
-                    pass_fds=[writing],
-                    start_new_session=True,
-                )
-        finally:
-            os.close(writing)
-        try:
-            with os.fdopen(reading) as output:
+        with os.fdopen(reading) as output:
+            try:
+                with self.log.open("ab") as log:
+                    # A new session, so that Ctrl-C does not reach it; only `stop` stops it.
+                    self._process = subprocess.Popen(  # noqa: S603
+                        [sys.executable, "-m", "kinesis_assets.spark.server_process", str(writing)],
+                        stdin=subprocess.PIPE,
+                        stdout=log,
+                        stderr=log,
+                        env=_environment(self._token),
+                        pass_fds=[writing],
+                        start_new_session=True,
+                    )
+            finally:
+                os.close(writing)
+            try:
                 self._await_port(output)
-        except BaseException:
-            self.stop()
-            raise
+            except BaseException:
+                self.stop()
+                raise
 
     def stop(self, *, within: float = SECONDS_TO_STOP) -> None:
         """Stop the server and all of its processes. Does nothing if it is not running."""

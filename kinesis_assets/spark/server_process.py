@@ -21,7 +21,7 @@ from kinesis_assets.spark.packages import code_hash
 from kinesis_assets.spark.pyspark_internals import connect_port, java_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -59,23 +59,16 @@ def main() -> None:
         java.end()
 
 
-def _start(settings: Mapping[str, str]) -> tuple[SparkSession, int]:
+def _start(settings: dict[str, Any]) -> tuple[SparkSession, int]:
     """Start Spark with its Connect service; return the session and the port of the service."""
-    spark = _session(settings)
+    spark = SparkSession.builder.config(map=settings).getOrCreate()
     port = connect_port(spark)
     if port is None and not (port := int(settings[PORT])):
         with socket.create_server((LOOPBACK, 0)) as free:
             port = free.getsockname()[1]
         spark.stop()
-        spark = _session({**settings, PORT: str(port)})
+        spark = SparkSession.builder.config(map={**settings, PORT: str(port)}).getOrCreate()
     return spark, port
-
-
-def _session(settings: Mapping[str, str]) -> SparkSession:
-    builder = SparkSession.builder
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def _end_with(java: JavaProcess, stopping: threading.Event) -> None:

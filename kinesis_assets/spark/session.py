@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.connect import ConnectServer, attach, files_to_upload, remote_url, uses_connect
+from kinesis_assets.spark.connect import (
+    ConnectServer,
+    attach,
+    files_to_upload,
+    remote_url,
+    settings_of_server,
+    uses_connect,
+)
 from kinesis_assets.spark.local_settings import (
-    ARCHIVES,
     ENDS_WITHOUT_MEMORY,
     LOOPBACK,
     MANAGED,
-    PY_FILES,
     PYTHON,
     TASKS,
     TIME_ZONE,
@@ -55,9 +60,6 @@ _start = threading.Lock()
 
 _managed: WeakKeyDictionary[SparkSession, ManagedSession] = WeakKeyDictionary()
 """The sessions that services of AWS run for this process."""
-
-_NOT_OF_SERVICES = frozenset({"spark.master", "spark.remote", MANAGED, ARCHIVES, PY_FILES, PYTHON})
-"""Settings that are not for the start of a session on a service: what tasks need is sent later."""
 
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
 """The name with which the messages of Spark's own errors start."""
@@ -117,13 +119,11 @@ def start_session(spark_config: Mapping[str, Any]) -> SparkSession:
     url = remote_url(spark_config)
     if url and url.startswith("sc://"):
         return attach(ConnectServer(url), spark_config)
-    builder = SparkSession.builder
-    for name, value in (spark_config if url else local_settings(spark_config)).items():
-        builder = builder.config(name, value)
+    settings = dict(spark_config) if url else local_settings(spark_config)
     with _start:
         _starting.set()
         try:
-            spark = builder.getOrCreate()
+            spark = SparkSession.builder.config(map=settings).getOrCreate()
         except Exception as error:
             _starting.clear()
             reason = _cause(error).rstrip(". ")
@@ -142,9 +142,8 @@ def _start_managed(spark_config: Mapping[str, Any]) -> SparkSession:
     """Start a session on a service of AWS, which `end_session` stops."""
     from kinesis_assets.spark.managed import open_session, service_of  # noqa: PLC0415  # imports boto3
 
-    of_spark = {name: value for name, value in spark_config.items() if name not in _NOT_OF_SERVICES}
     files_to_upload(spark_config)  # before the session starts, which costs money
-    managed = open_session(service_of(spark_config[MANAGED], of_spark))
+    managed = open_session(service_of(spark_config[MANAGED], settings_of_server(spark_config)))
     try:
         spark = attach(managed.server, spark_config)
     except BaseException:  # a stopped run must not leave a session that costs money
@@ -318,10 +317,10 @@ def parallelism(spark: SparkSession) -> int:
     of them only for tasks that wait. Without a largest number, it is what the present ones can run, but at
     least `LEAST_ELASTIC`: while the cluster is idle, there may be none.
     """
-    if setting := spark.conf.get(TASKS, ""):
-        return int(setting)
-    is_local = (spark.conf.get("spark.master", "") or "").startswith("local")  # which allocates nothing
-    is_elastic = not is_local and spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+    if given := spark.conf.get(TASKS, ""):
+        return int(given)
+    allocates = not (spark.conf.get("spark.master", "") or "").startswith("local")
+    is_elastic = allocates and spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
     if is_elastic and (limit := _of_largest_cluster(spark)):
         return limit
     tasks = max(_of_present_cluster(spark), LEAST_ELASTIC if is_elastic else 1)

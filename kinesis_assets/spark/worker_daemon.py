@@ -15,10 +15,17 @@ import runpy
 import sys
 from contextlib import suppress
 
-from kinesis_assets.spark.arrow_steps import TASK_MODULES
-
 WORKER = "pyspark.worker"
 """The module of workers that run tasks. Others plan the reads of Python data sources."""
+
+TASK_MODULES = (
+    "kinesis_assets.ingest.task",
+    "kinesis_assets.operations.replay.task",
+    "kinesis_assets.derive.writing_task",
+    "kinesis_assets.decoders.chain",
+    "kinesis_assets.operations.doctor.row_scan",
+)
+"""What the tasks of this package import, directly or through these."""
 
 if __name__ == "__main__":
     if WORKER in sys.argv:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.emulator.event_stream import Frame, Frames
-from kinesis_assets.testing.exchange import ConnectionReset
+from kinesis_assets.testing.exchange import NOT_THE_SERVICE, ConnectionReset
 
 if TYPE_CHECKING:
     from kinesis_assets.testing.exchange import Answer, Call, Downstream, Layer
@@ -69,7 +69,7 @@ def reset(events: int) -> Change:
 
 def fail(events: int, code: str) -> Change:
     """End with an exception; see `Faults.fail_events`."""
-    payload = json.dumps({"message": "not the service: a fault of kinesis_assets.testing"}).encode()
+    payload = json.dumps({"message": NOT_THE_SERVICE}).encode()
 
     async def failed(frames: Frames) -> Frames:
         async for frame in _first(frames, events):
@@ -94,24 +94,21 @@ def cut(events: int, kept: float) -> Change:
 
 def damage(events: int) -> Change:
     """Damage an event; see `Faults.damage_event`."""
-
-    async def damaged(frames: Frames) -> Frames:
-        async for number, frame in _numbered(frames):
-            yield _Altered(frame.headers, frame.payload, _flip) if number == events + 1 else frame
-
-    return damaged
+    return _replace_event(events, lambda frame: (_Altered(frame.headers, frame.payload, _flip),))
 
 
 def repeat(events: int) -> Change:
     """Send an event twice; see `Faults.repeat_event`."""
+    return _replace_event(events, lambda frame: (frame, frame))
 
-    async def repeated(frames: Frames) -> Frames:
+
+def _replace_event(events: int, change: Callable[[Frame], Sequence[Frame]]) -> Change:
+    async def replaced(frames: Frames) -> Frames:
         async for number, frame in _numbered(frames):
-            yield frame
-            if number == events + 1:
-                yield frame
+            for each in change(frame) if number == events + 1 else (frame,):
+                yield each
 
-    return repeated
+    return replaced
 
 
 def swap(events: int) -> Change:

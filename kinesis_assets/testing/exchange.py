@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.event_stream import Frames
 
 
+NOT_THE_SERVICE = "not the service: a fault of kinesis_assets.testing"
+"""The message of errors that a fault returns."""
+
 _NO_LINGER = struct.pack("ii", 1, 0)
 """A value of SO_LINGER with which closing a connection resets it."""
 
@@ -85,8 +88,9 @@ class Exchange:
             await self._reset(transport)
             return
         if answer.frames is not None:
+            await self._start(answer)
             try:
-                await self._send_frames(answer, answer.frames)
+                await send_parts((frame.encode() async for frame in answer.frames), self._receive, self._send)
             except ConnectionReset:
                 await _wait_until_received(transport)
                 await self._reset(transport)
@@ -94,10 +98,7 @@ class Exchange:
         part = answer.body[: int(len(answer.body) * answer.kept)]
         cut_on_wire = answer.on_wire and len(part) < len(answer.body)
         length = len(answer.body if cut_on_wire else part)
-        original = self._headers or self._app.headers(length)
-        headers = [_skewed(header, answer.skew) for header in original if header[0] != b"content-length"]
-        headers.append((b"content-length", str(length).encode()))
-        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await self._start(answer, (b"content-length", str(length).encode()))
         await self._send({"type": "http.response.body", "body": part, "more_body": cut_on_wire})
         if cut_on_wire:
             transport.close()
@@ -106,10 +107,10 @@ class Exchange:
     async def _wait_for_disconnect(self) -> None:
         await wait_for_disconnect(self._receive)
 
-    async def _send_frames(self, answer: Answer, frames: Frames) -> None:
-        headers = [_skewed(header, answer.skew) for header in self._headers or self._app.headers(None)]
+    async def _start(self, answer: Answer, *length: tuple[bytes, bytes]) -> None:
+        headers = [_skewed(header, answer.skew) for header in self._headers or self._app.headers()]
+        headers += length
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send_parts((frame.encode() async for frame in frames), self._receive, self._send)
 
     async def _reset(self, transport: asyncio.Transport) -> None:
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
@@ -243,8 +244,7 @@ class Answer:
     @classmethod
     def error(cls, code: str, status: int = 400) -> Answer:
         """Create an error response. Its message says that it does not come from the service."""
-        members = {"__type": code, "message": "not the service: a fault of kinesis_assets.testing"}
-        return cls(status, json.dumps(members).encode())
+        return cls(status, json.dumps({"__type": code, "message": NOT_THE_SERVICE}).encode())
 
     @property
     def members(self) -> dict[str, Any]:

@@ -1,15 +1,10 @@
-"""Faults as layers around the service: limits, changed pages, changes of a stream, and faults of any
-operation.
-
-Sources: https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html and, for the pause
-after a large response, https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html
-"""
+"""The faults that take more than a few lines: limits, changed pages, lists and puts, and deleted records."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import replace
 from http import HTTPStatus
 from math import inf
@@ -18,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from kinesis_assets.emulator import iterators
-from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
 from kinesis_assets.emulator.shapes import ResourceNotFoundException
-from kinesis_assets.emulator.shards import PAGE_RECORDS, SequenceNumber, record_size
+from kinesis_assets.emulator.shards import SequenceNumber, record_size
 from kinesis_assets.errors import InvalidInput, ShardUnknown
 from kinesis_assets.testing.event_faults import change_frames, event_members
-from kinesis_assets.testing.exchange import Answer, Fault, shards_of
+from kinesis_assets.testing.exchange import NOT_THE_SERVICE, Answer, Fault, shards_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -79,7 +73,7 @@ class _Window:
 
 
 class Limits:
-    """The limits of every shard, and of the calls for consumers, as layers around the service.
+    """The limits of `Faults.enforce_limits` as layers around the service.
 
     Args:
         clock: Returns a time in seconds.
@@ -94,15 +88,15 @@ class Limits:
             Fault("SubscribeToShard", self._subscribe),
             *(Fault(operation, self._control) for operation in _CONTROL_CALLS),
         )
-        self._reads: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, _READS, inf))
-        self._writes: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, _WRITES, _WRITTEN_BYTES))
-        self._readable_at: dict[Any, float] = {}
-        self._subscriptions: defaultdict[Any, _Window] = defaultdict(lambda: _Window(clock, 1, inf))
-        self._calls: dict[Any, _Window] = {}
+        self._windows: dict[tuple[Any, ...], _Window] = {}
+        self._readable_at: dict[tuple[str | None, str | None], float] = {}
+
+    def _admits(self, limited: tuple[Any, ...], most: int, size: int = 0, most_bytes: float = inf) -> bool:
+        return self._windows.setdefault(limited, _Window(self._clock, most, most_bytes)).admit(size)
 
     async def _read(self, call: Call, downstream: Downstream) -> Answer:
         shard = (call.stream, call.shard_id)
-        if self._clock() < self._readable_at.get(shard, 0) or not self._reads[shard].admit(0):
+        if self._clock() < self._readable_at.get(shard, 0) or not self._admits(("reads", *shard), _READS):
             return Answer.error(THROTTLED)
         answer = await downstream(call)
         if answer.status == HTTPStatus.OK:
@@ -110,7 +104,7 @@ class Limits:
         return answer
 
     async def _subscribe(self, call: Call, downstream: Downstream) -> Answer:
-        if not self._subscriptions[call.arguments.get("ConsumerARN"), call.shard_id].admit(0):
+        if not self._admits(("subscriptions", call.arguments.get("ConsumerARN"), call.shard_id), 1):
             return Answer.error("LimitExceededException")
         return await change_frames(self._paced)(call, downstream)
 
@@ -125,9 +119,9 @@ class Limits:
         resource = (
             downstream.account.account_id if call.operation == "RegisterStreamConsumer" else call.stream
         )
-        limit = _CONTROL_CALLS[call.operation]
-        window = self._calls.setdefault((call.operation, resource), _Window(self._clock, limit, inf))
-        return await downstream(call) if window.admit(0) else Answer.error("LimitExceededException")
+        if not self._admits((call.operation, resource), _CONTROL_CALLS[call.operation]):
+            return Answer.error("LimitExceededException")
+        return await downstream(call)
 
     async def _put_record(self, call: Call, downstream: Downstream) -> Answer:
         if call.shard_id is None or self._admits_write(call, call.shard_id, call.arguments):
@@ -144,16 +138,15 @@ class Limits:
         return await put_except(call, downstream, failing, THROTTLED) if failing else await downstream(call)
 
     def _admits_write(self, call: Call, shard_id: str, entry: dict[str, Any]) -> bool:
-        return self._writes[call.stream, shard_id].admit(
-            record_size(entry["Data"], entry.get("PartitionKey"))
-        )
+        size = record_size(entry["Data"], entry.get("PartitionKey"))
+        return self._admits(("writes", call.stream, shard_id), _WRITES, size, _WRITTEN_BYTES)
 
 
 def _size(records: Iterable[dict[str, Any]]) -> int:
     return sum(record_size(record["Data"], record.get("PartitionKey")) for record in records)
 
 
-def _change_pages(change: Callable[[Call, Answer, Account], Answer]) -> Layer:
+def change_pages(change: Callable[[Call, Answer, Account], Answer]) -> Layer:
     """Change responses that are no errors."""
 
     async def changed(call: Call, downstream: Downstream) -> Answer:
@@ -172,18 +165,7 @@ def empty(behind_ms: int) -> Layer:
         page = {"Records": [], "NextShardIterator": iterators.encode(again), "MillisBehindLatest": behind_ms}
         return answer.with_body(json.dumps(page).encode())
 
-    return _change_pages(emptied)
-
-
-def remove_next_iterator() -> Layer:
-    """Remove the next iterator and the child shards; see `Faults.null_iterator`."""
-    removed = {"NextShardIterator", "ChildShards"}
-
-    def ended(_call: Call, answer: Answer, _account: Account) -> Answer:
-        members = {name: value for name, value in answer.members.items() if name not in removed}
-        return answer.with_body(json.dumps(members).encode())
-
-    return _change_pages(ended)
+    return change_pages(emptied)
 
 
 def repeat(back: int) -> Layer:
@@ -205,29 +187,9 @@ def repeat(back: int) -> Layer:
     return repeated
 
 
-def reverse() -> Layer:
-    """Return records in reverse order; see `Faults.reverse_page`."""
-    return _change_records(lambda records: records[::-1])
-
-
-def set_last_arrival(seconds: float) -> Layer:
-    """Change the arrival time of a page's last record; see `Faults.wrong_arrival`."""
-    arrival = {"ApproximateArrivalTimestamp": seconds}
-    return _change_records(lambda records: [*records[:-1], *(record | arrival for record in records[-1:])])
-
-
-def _change_records(change: Callable[[list[Any]], list[Any]]) -> Layer:
-    return _change_pages(lambda _, answer, __: answer.but(Records=change(answer.members["Records"])))
-
-
-def pad(above: int, size: int) -> Layer:
-    """Append `size` blanks to the body of pages with more than `above` records."""
-
-    def padded(_call: Call, answer: Answer, _account: Account) -> Answer:
-        is_long = len(answer.members["Records"]) > above
-        return answer.with_body(answer.body + b" " * size) if is_long else answer
-
-    return _change_pages(padded)
+def change_records(change: Callable[[list[Any]], list[Any]]) -> Layer:
+    """Change the records of pages."""
+    return change_pages(lambda _, answer, __: answer.but(Records=change(answer.members["Records"])))
 
 
 def trim(stream: Stream, shard_id: str | None, before: str | None) -> None:
@@ -248,13 +210,6 @@ def trim(stream: Stream, shard_id: str | None, before: str | None) -> None:
     shard.trim_to(_position(shard, before))
 
 
-def recreate(account: Account, name: str) -> None:
-    """Delete a stream and create it again; see `Faults.recreate`."""
-    stream = account.stream(name)
-    account.delete_stream(stream)
-    account.create_stream(name, len(stream.open_shards))
-
-
 def stale_list(reshards: int) -> Layer:
     """List the shards as of before the last reshards; see `Faults.stale_list`."""
 
@@ -264,7 +219,7 @@ def stale_list(reshards: int) -> Layer:
         stream = account.stream(call.stream)
         return answer.but(Shards=_before_reshards(stream, answer.members["Shards"], reshards))
 
-    return _change_pages(listed_before)
+    return change_pages(listed_before)
 
 
 def _before_reshards(stream: Stream, listed: list[dict[str, Any]], reshards: int) -> list[dict[str, Any]]:
@@ -292,27 +247,6 @@ def _position(shard: Shard, sequence_number: str) -> int:
     return number.ordinal
 
 
-_PAGE_SIZES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
-
-
-def refuse(status: int, code: str) -> Layer:
-    """Return an error without carrying out the call; see `Faults.fail`."""
-
-    async def refused(_call: Call, _rest: Downstream) -> Answer:
-        return Answer.error(code, status)
-
-    return refused
-
-
-def override(**attributes: Any) -> Layer:
-    """Set attributes of responses; see `Answer`."""
-
-    async def overridden(call: Call, downstream: Downstream) -> Answer:
-        return replace(await downstream(call), **attributes)
-
-    return overridden
-
-
 def change_answer(change: Callable[[Call, Answer], Answer | None]) -> Layer:
     """Change responses; see `Faults.answer`."""
 
@@ -322,37 +256,6 @@ def change_answer(change: Callable[[Call, Answer], Answer | None]) -> Layer:
         return answer if replacement is None else replacement
 
     return changed
-
-
-def change_arguments(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Layer:
-    """Change the arguments of calls; see `Faults.request`."""
-
-    async def changed(call: Call, downstream: Downstream) -> Answer:
-        return await downstream(replace(call, arguments=change(dict(call.arguments))))
-
-    return changed
-
-
-def limit_page(operation: str, most: int) -> Layer:
-    """Limit the size of pages; see `Faults.page_size`.
-
-    Raises:
-        InvalidInput: The operation has no pages of records or shards.
-    """
-    if operation not in _PAGE_SIZES:
-        raise InvalidInput(f"{operation} has no page size; use one of {', '.join(_PAGE_SIZES)}")
-    name, default = _PAGE_SIZES[operation]
-    return change_arguments(lambda arguments: {**arguments, name: min(arguments.get(name, default), most)})
-
-
-def run_before(action: Callable[[], object]) -> Layer:
-    """Run an action in a thread before the call is carried out; see `Faults.before`."""
-
-    async def preceded(call: Call, downstream: Downstream) -> Answer:
-        await asyncio.to_thread(action)
-        return await downstream(call)
-
-    return preceded
 
 
 def fail_some(every: int, code: str, shard_id: str | None) -> Layer:
@@ -368,10 +271,7 @@ def fail_some(every: int, code: str, shard_id: str | None) -> Layer:
 
 
 async def put_except(call: Call, downstream: Downstream, failing: Collection[int], code: str) -> Answer:
-    """Put the records of a PutRecords call except those at some indexes, which fail with an error code.
-
-    Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_PutRecords.html
-    """
+    """Put the records of a PutRecords call except those at some indexes, which fail with an error code."""
     entries = call.arguments["Records"]
     kept = [entry for index, entry in enumerate(entries) if index not in failing]
     answer = Answer(HTTPStatus.OK, json.dumps({"Records": []}).encode())  # the service refuses empty requests
@@ -380,7 +280,7 @@ async def put_except(call: Call, downstream: Downstream, failing: Collection[int
         if answer.status != HTTPStatus.OK:
             return answer
     put = iter(answer.members["Records"])
-    failed = {"ErrorCode": code, "ErrorMessage": "not the service: a fault of kinesis_assets.testing"}
+    failed = {"ErrorCode": code, "ErrorMessage": NOT_THE_SERVICE}
     outcomes = [failed if index in failing else next(put) for index in range(len(entries))]
     count = sum("ErrorCode" in outcome for outcome in outcomes)  # the shards' limits may add failures
     return answer.but(FailedRecordCount=count, Records=outcomes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from dataclasses import replace
 from http import HTTPStatus
@@ -10,10 +12,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
 from kinesis_assets.emulator.asgi import read_body
+from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
 from kinesis_assets.emulator.shapes import milliseconds
+from kinesis_assets.emulator.shards import PAGE_RECORDS
 from kinesis_assets.errors import InvalidInput, StreamNotFound
 from kinesis_assets.testing import event_faults, fault_layers
 from kinesis_assets.testing.exchange import (
+    Answer,
     Call,
     CallFilter,
     DelayedResponses,
@@ -23,7 +28,7 @@ from kinesis_assets.testing.exchange import (
     Layer,
     check_operation,
 )
-from kinesis_assets.testing.fault_layers import THROTTLED, Limits, fail_some
+from kinesis_assets.testing.fault_layers import THROTTLED, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,18 +37,16 @@ if TYPE_CHECKING:
     from kinesis_assets.emulator.app import KinesisApp
     from kinesis_assets.emulator.asgi import App, Receive, Scope, Send
     from kinesis_assets.testing.event_faults import Change
-    from kinesis_assets.testing.exchange import Answer
+
+_PAGE_SIZES = {"GetRecords": ("Limit", PAGE_RECORDS), "ListShards": ("MaxResults", PAGE_SHARDS)}
+"""The arguments that limit a page, and their defaults."""
 
 
 class Faults:
     """Faults between any client and the embedded stream: `LocalKinesis(wrap=faults.around)`.
 
     All faults select their calls in the same way: by operation, which is GetRecords by default, and by the
-    members of `CallFilter`:
-
-    - `stream`, `shard_id`: only calls on this stream or shard;
-    - `after`: the number of calls to let through first, 0 by default;
-    - `times`: the maximum number of calls to which the fault applies, no maximum by default.
+    members of `CallFilter`.
 
     A fault counts calls from the moment it is added. `delay`, `page_size`, `null_iterator`, `stale_list`,
     `skew_date`, `before`, `answer` and `request` combine with all other faults; the first one added is the
@@ -132,7 +135,11 @@ class Faults:
         Args:
             status: The HTTP status: 500 or 503 for failures of the service, 400 for all other errors.
         """
-        self._add_exclusive(operation, fault_layers.refuse(status, code), calls)
+
+        async def refused(_call: Call, _downstream: Downstream) -> Answer:
+            return Answer.error(code, status)
+
+        self._add_exclusive(operation, refused, calls)
 
     # The network fails. The call is carried out, but its response is lost, late or truncated.
 
@@ -192,7 +199,13 @@ class Faults:
 
         The pages contain their records.
         """
-        self._add("GetRecords", fault_layers.remove_next_iterator(), calls)
+        removed = {"NextShardIterator", "ChildShards"}
+
+        def ended(_call: Call, answer: Answer, _account: Account) -> Answer:
+            members = {name: value for name, value in answer.members.items() if name not in removed}
+            return answer.with_body(json.dumps(members).encode())
+
+        self._add("GetRecords", fault_layers.change_pages(ended), calls)
 
     def stale_list(self, *, reshards: int = 1, **calls: Unpack[CallFilter]) -> None:
         """List the shards as of before the stream's last splits and merges.
@@ -218,7 +231,10 @@ class Faults:
 
     def page_size(self, most: int, operation: str = "GetRecords", **calls: Unpack[CallFilter]) -> None:
         """Return at most `most` records (GetRecords) or shards (ListShards) in a page."""
-        self._add(operation, fault_layers.limit_page(operation, most), calls)
+        if operation not in _PAGE_SIZES:
+            raise InvalidInput(f"{operation} has no page size; use one of {', '.join(_PAGE_SIZES)}")
+        name, default = _PAGE_SIZES[operation]
+        self.request(operation, lambda given: {**given, name: min(given.get(name, default), most)}, **calls)
 
     def partial_puts(self, *, every: int = 2, code: str = THROTTLED, **calls: Unpack[CallFilter]) -> None:
         """Let some records of PutRecords fail: they are not put, and the HTTP 200 response reports it.
@@ -236,7 +252,7 @@ class Faults:
         """
         _check_at_least_1("every", every)
         shard_id = calls.pop("shard_id", None)
-        self._add_exclusive("PutRecords", fail_some(every, code, shard_id), calls)
+        self._add_exclusive("PutRecords", fault_layers.fail_some(every, code, shard_id), calls)
 
     # The service returns an invalid response. The next iterator is that of the regular page.
 
@@ -254,7 +270,7 @@ class Faults:
 
     def reverse_page(self, **calls: Unpack[CallFilter]) -> None:
         """Return the records of GetRecords pages in reverse order."""
-        self._add_exclusive("GetRecords", fault_layers.reverse(), calls)
+        self._add_exclusive("GetRecords", fault_layers.change_records(lambda records: records[::-1]), calls)
 
     def wrong_arrival(self, seconds: float = 1e20, **calls: Unpack[CallFilter]) -> None:
         """Return an impossible arrival time for the last record of GetRecords pages.
@@ -262,7 +278,12 @@ class Faults:
         Args:
             seconds: ApproximateArrivalTimestamp in seconds since the epoch. It may be infinite or NaN.
         """
-        self._add_exclusive("GetRecords", fault_layers.set_last_arrival(seconds), calls)
+
+        def dated(records: list[Any]) -> list[Any]:
+            last = [record | {"ApproximateArrivalTimestamp": seconds} for record in records[-1:]]
+            return [*records[:-1], *last]
+
+        self._add_exclusive("GetRecords", fault_layers.change_records(dated), calls)
 
     def long_page(self, *, above: int, size: int = 17 << 20, **calls: Unpack[CallFilter]) -> None:
         """Return GetRecords pages with a longer body, padded with blanks, which are valid JSON.
@@ -273,7 +294,12 @@ class Faults:
             above: Only pages with more than this number of records are padded.
             size: The number of blanks, in bytes.
         """
-        self._add_exclusive("GetRecords", fault_layers.pad(above, size), calls)
+
+        def padded(_call: Call, answer: Answer, _account: Account) -> Answer:
+            is_long = len(answer.members["Records"]) > above
+            return answer.with_body(answer.body + b" " * size) if is_long else answer
+
+        self._add_exclusive("GetRecords", fault_layers.change_pages(padded), calls)
 
     # A subscription sends invalid events, or no more.
 
@@ -357,7 +383,13 @@ class Faults:
         Raises:
             StreamNotFound: The stream does not exist.
         """
-        self._change_stream(stream, lambda account: fault_layers.recreate(account, stream))
+
+        def create_again(account: Account) -> None:
+            before = account.stream(stream)
+            account.delete_stream(before)
+            account.create_stream(stream, len(before.open_shards))
+
+        self._change_stream(stream, create_again)
 
     def slow_consumers(self, stream: str, seconds: float) -> None:
         """Let consumers of a stream that are registered or deregistered from now on take their time.
@@ -382,7 +414,12 @@ class Faults:
         The function runs in its own thread, so it may call the embedded stream. The faults apply to these
         calls too. If it raises, the response is HTTP 500 and the exception is logged on stderr.
         """
-        self._add(operation, fault_layers.run_before(do), calls)
+
+        async def preceded(call: Call, downstream: Downstream) -> Answer:
+            await asyncio.to_thread(do)
+            return await downstream(call)
+
+        self._add(operation, preceded, calls)
 
     # The limits of the service.
 
@@ -413,13 +450,18 @@ class Faults:
         self, operation: str, change: Callable[[dict[str, Any]], dict[str, Any]], **calls: Unpack[CallFilter]
     ) -> None:
         """Change the arguments of calls before the service and the other faults receive them."""
-        self._add(operation, fault_layers.change_arguments(change), calls)
+
+        async def changed(call: Call, downstream: Downstream) -> Answer:
+            return await downstream(replace(call, arguments=change(dict(call.arguments))))
+
+        self._add(operation, changed, calls)
 
     def _change_frames(self, change: Change, calls: CallFilter) -> None:
         self._add_exclusive("SubscribeToShard", event_faults.change_frames(change), calls)
 
     def _override(self, operation: str, calls: CallFilter, **attributes: Any) -> None:
-        self._add_exclusive(operation, fault_layers.override(**attributes), calls)
+        layer = fault_layers.change_answer(lambda _, answer: replace(answer, **attributes))
+        self._add_exclusive(operation, layer, calls)
 
     def _add_exclusive(self, operation: str, layer: Layer, calls: CallFilter) -> None:
         self._faults.append(Fault(operation, layer, exclusive=True, **calls))
@@ -432,7 +474,7 @@ class Faults:
         found = False
         for account in [each for one in self._accounts for each in list(one.accounts.values())]:
             with account.lock:
-                if stream in account.stream_names:
+                if stream in account.streams:
                     change(account)
                     found = True
         if not found:

@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 _SCRIPT = """
 import json, sys
 from kinesis_assets.spark.session import start_session
-from kinesis_assets.spark.arrow_steps import TASK_MODULES
+from kinesis_assets.spark.worker_daemon import TASK_MODULES
 
 spark = start_session({
     "spark.master": "local-cluster[0,1,1024]",

@@ -157,6 +157,37 @@ def test_a_provider_that_is_not_installed_is_logged():
     assert "provider" in done.stderr
 
 
+TWO_THREADS = """
+import threading
+from opentelemetry.metrics import NoOpMeter, NoOpMeterProvider, set_meter_provider
+from kinesis_assets.metrics import LAG, measure
+
+created, other = [], threading.Thread(target=measure, args=[LAG, 1, {}])
+
+class Meter(NoOpMeter):
+    def create_observable_gauge(self, name, *args, **kwargs):
+        created.append(name)
+        if len(created) == 1:
+            other.start()
+            other.join(0.1)
+        return super().create_observable_gauge(name, *args, **kwargs)
+
+class Provider(NoOpMeterProvider):
+    def get_meter(self, name, *args, **kwargs):
+        return Meter(name)
+
+set_meter_provider(Provider())
+measure(LAG, 1, {})
+other.join()
+print(*created)
+"""
+
+
+@pytest.mark.slow
+def test_two_threads_share_an_instrument_that_both_use_first():
+    assert run(TWO_THREADS).stdout == f"{LAG.name}\n"
+
+
 # Which values of a gauge are exported
 
 A, B = {"shard": "a"}, {"shard": "b"}

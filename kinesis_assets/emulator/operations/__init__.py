@@ -1,5 +1,7 @@
 """The operations of the API. Each is a request structure whose `execute` returns a response structure.
 
+What an operation changes is changed when it returns.
+
 Source: https://docs.aws.amazon.com/kinesis/latest/APIReference/API_Operations.html
 """
 

@@ -39,13 +39,12 @@ class ListStreams(Request):
     next_token: NextToken | None = None
 
     def execute(self, account: Account) -> ListStreamsOutput:
-        """Return the page that follows the stream name or the token."""
         after = self.exclusive_start_stream_name or ""
         if self.next_token is not None:
             token = iterators.decode(self.next_token, iterators.StreamListing, account.clock.now())
             after = max(after, token.after)
         limit = min(self.limit or PAGE_STREAMS, PAGE_STREAMS)
-        names = [name for name in account.stream_names if name > after]
+        names = sorted(name for name in account.streams if name > after)
         page = names[:limit]
         more = len(names) > limit
         return ListStreamsOutput(
@@ -68,11 +67,10 @@ class DescribeLimitsOutput(Member):
 
 
 class DescribeLimits(Request):
-    """Describe the quotas of the account."""
+    """Describe the quotas of the account. As with AWS, only the shards of provisioned streams count."""
 
     def execute(self, account: Account) -> DescribeLimitsOutput:
-        """Return the quotas. As with AWS, only the shards of provisioned streams count."""
-        streams = [account.stream(name) for name in account.stream_names]
+        streams = [account.stream(name) for name in account.streams]
         return DescribeLimitsOutput(
             shard_limit=SHARD_LIMIT,
             open_shard_count=sum(len(each.open_shards) for each in streams if each.mode == "PROVISIONED"),
@@ -94,9 +92,8 @@ class DescribeAccountSettingsOutput(Member):
 
 
 class DescribeAccountSettings(Request):
-    """Describe the settings of the account, which cannot be changed here."""
+    """Describe the settings of the account: always those of On-demand Standard, without a commitment."""
 
     def execute(self, account: Account) -> DescribeAccountSettingsOutput:
-        """Return the settings: an account without a billing commitment, that is On-demand Standard."""
         del account
         return DescribeAccountSettingsOutput(BillingCommitment("DISABLED"))

@@ -19,12 +19,10 @@ from kinesis_assets.emulator.shapes import (
     StreamARN,
     Tags,
     Timestamp,
-    milliseconds,
 )
 
 if TYPE_CHECKING:
-    from kinesis_assets.emulator.account import Account, Stream
-    from kinesis_assets.emulator.consumers import Consumer
+    from kinesis_assets.emulator.account import Account, Consumer, Stream
 
 MAX_CONSUMERS = 20
 MAX_CREATING = 5
@@ -77,14 +75,13 @@ class ListStreamConsumersOutput(Member):
 
 
 class RegisterStreamConsumer(Request, kw_only=True):
-    """Register a consumer with a stream."""
+    """Register a consumer. The response has the status CREATING even if it is active from now on."""
 
     stream_arn: StreamARN
     consumer_name: ConsumerName
     tags: Tags | None = None
 
     def execute(self, account: Account) -> RegisterStreamConsumerOutput:
-        """Register the consumer. The response has the status CREATING even if it is active from now on."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         consumers, now = stream.consumers, account.clock.now()
         if consumers.get(self.consumer_name) is not None:
@@ -133,7 +130,6 @@ class DescribeStreamConsumer(ConsumerRequest):
     """Describe a consumer."""
 
     def execute(self, account: Account) -> DescribeStreamConsumerOutput:
-        """Return the description."""
         stream, consumer = self.consumer(account)
         now = account.clock.now()
         return DescribeStreamConsumerOutput(ConsumerDescription.of(consumer, now, stream_arn=stream.arn))
@@ -143,7 +139,6 @@ class DeregisterStreamConsumer(ConsumerRequest):
     """Deregister a consumer, which ends its subscriptions."""
 
     def execute(self, account: Account) -> None:
-        """Deregister the consumer."""
         stream, consumer = self.consumer(account)
         check_active(consumer, account.clock.now())
         stream.consumers.deregister(consumer)
@@ -158,18 +153,17 @@ class ListStreamConsumers(Request, kw_only=True):
     stream_creation_timestamp: Timestamp | None = None
 
     def execute(self, account: Account) -> ListStreamConsumersOutput:
-        """Return the page that follows the token."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
-        now, after, created_at = account.clock.now(), "", self.stream_creation_timestamp
+        stream.check_created(self.stream_creation_timestamp)
+        now, after = account.clock.now(), ""
         if self.next_token is not None:
-            if created_at is not None:
+            if self.stream_creation_timestamp is not None:
                 raise InvalidArgumentException(
                     "NextToken and StreamCreationTimestamp cannot be provided together."
                 )
             token = iterators.decode(self.next_token, iterators.ConsumerListing, now)
-            created_at, after = token.stream_created_at / 1000, token.after
-        if created_at is not None and milliseconds(created_at) != stream.created_at:
-            raise ResourceNotFoundException(f"{stream} was not created at {created_at}.")
+            account.same_stream(stream.name, token.stream_created_at, stream.arn, type(self).__name__)
+            after = token.after
         limit = min(self.max_results or PAGE_CONSUMERS, PAGE_CONSUMERS)
         consumers = [consumer for consumer in stream.consumers.all if consumer.name > after]
         page = consumers[:limit]

@@ -13,7 +13,6 @@ from kinesis_assets.emulator.shapes import (
     Member,
     NextToken,
     PageLimit,
-    ResourceNotFoundException,
     ShardId,
     Timestamp,
     milliseconds,
@@ -72,9 +71,13 @@ class ChildShard(Member):
     hash_key_range: HashKeyRangeMember
 
     @classmethod
-    def of(cls, shard: Shard) -> ChildShard:
-        """Create the structure for a shard."""
-        return cls(shard.shard_id, shard.parents, HashKeyRangeMember.of(shard.hash_key_range))
+    def all_of(cls, stream: Stream, shard: Shard) -> list[ChildShard]:
+        """Create the structures for the child shards of a shard."""
+        return [
+            cls(child.shard_id, child.parents, HashKeyRangeMember.of(child.hash_key_range))
+            for child in stream.shards
+            if shard.shard_id in child.parents
+        ]
 
 
 PAGE_SHARDS = 1000
@@ -151,7 +154,6 @@ class ListShards(StreamRequest, kw_only=True):
     shard_filter: ShardFilter | None = None
 
     def execute(self, account: Account) -> ListShardsOutput:
-        """Return the page that follows the token, or the first page."""
         if self.next_token is None:
             stream = self._named_stream(account)
             listing = self._first(stream)
@@ -172,10 +174,7 @@ class ListShards(StreamRequest, kw_only=True):
         if self.stream_name is None and self.stream_arn is None:
             raise InvalidArgumentException("Either NextToken or StreamName should be provided.")
         stream = self.stream(account)
-        # Many clients send only whole seconds.
-        created_at = self.stream_creation_timestamp
-        if created_at is not None and int(created_at) != stream.created_at // 1000:
-            raise ResourceNotFoundException(f"No {stream} was created at {created_at}.")
+        stream.check_created(self.stream_creation_timestamp)
         return stream
 
     def _first(self, stream: Stream) -> iterators.ShardListing:

@@ -54,7 +54,6 @@ class GetShardIterator(StreamRequest, kw_only=True):
     dry_run: bool | None = None
 
     def execute(self, account: Account) -> GetShardIteratorOutput:
-        """Return an iterator for the requested position."""
         stream = self.stream(account)
         shard = stream.shard(self.shard_id)
         position = position_in(
@@ -74,7 +73,6 @@ class GetRecords(Request, kw_only=True):
     dry_run: bool | None = None
 
     def execute(self, account: Account) -> GetRecordsOutput:
-        """Return the page and the iterator for the next page."""
         now = account.clock.now()
         token = iterators.decode(self.shard_iterator, iterators.ShardPosition, now)
         if self.stream_arn is not None and self.stream_arn.rpartition("/")[2] != token.stream_name:
@@ -88,8 +86,7 @@ class GetRecords(Request, kw_only=True):
         records, position = shard.read(token.position, self.limit or PAGE_RECORDS)
         behind = shard.millis_behind(position, now)
         if shard.at_end(position):
-            children = [ChildShard.of(child) for child in stream.children(shard)]
-            return GetRecordsOutput(records, behind, child_shards=children)
+            return GetRecordsOutput(records, behind, child_shards=ChildShard.all_of(stream, shard))
         return GetRecordsOutput(records, behind, next_shard_iterator=_iterator(stream, shard, position))
 
 

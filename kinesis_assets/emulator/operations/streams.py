@@ -125,7 +125,6 @@ class CreateStream(Request, kw_only=True):
     tags: Tags | None = None
 
     def execute(self, account: Account) -> None:
-        """Create the stream, which is active immediately."""
         mode = "PROVISIONED" if self.stream_mode_details is None else self.stream_mode_details.stream_mode
         if self.shard_count is None and mode == "PROVISIONED":
             raise ValidationException("ShardCount is required when StreamMode is PROVISIONED.")
@@ -146,7 +145,6 @@ class DeleteStream(StreamRequest, kw_only=True):
     enforce_consumer_deletion: bool | None = None
 
     def execute(self, account: Account) -> None:
-        """Delete the stream immediately."""
         stream = self.stream(account)
         if len(stream.consumers) and not self.enforce_consumer_deletion:
             raise ResourceInUseException(
@@ -162,7 +160,6 @@ class DescribeStream(StreamRequest):
     exclusive_start_shard_id: ShardId | None = None
 
     def execute(self, account: Account) -> DescribeStreamOutput:
-        """Return the description with a page of shards by shard id."""
         stream = self.stream(account)
         limit = min(self.limit or PAGE_DESCRIBED_SHARDS, PAGE_DESCRIBED_SHARDS)
         shards = [shard for shard in stream.shards if shard.shard_id > (self.exclusive_start_shard_id or "")]
@@ -179,7 +176,6 @@ class DescribeStreamSummary(StreamRequest):
     """Describe a stream without its shards."""
 
     def execute(self, account: Account) -> DescribeStreamSummaryOutput:
-        """Return the description with the number of open shards."""
         stream = self.stream(account)
         return DescribeStreamSummaryOutput(
             StreamDescriptionSummary.of(
@@ -193,13 +189,15 @@ class DescribeStreamSummary(StreamRequest):
 
 
 class UpdateStreamMode(Request, kw_only=True):
-    """Switch a stream between provisioned and on-demand capacity. Its shards do not change."""
+    """Switch a stream between provisioned and on-demand capacity. Its shards do not change.
+
+    A provisioned stream loses its record distribution strategy.
+    """
 
     stream_arn: StreamARN
     stream_mode_details: StreamModeDetails
 
     def execute(self, account: Account) -> None:
-        """Switch the mode immediately. A provisioned stream loses its record distribution strategy."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         stream.mode = self.stream_mode_details.stream_mode
         if stream.mode == "PROVISIONED":
@@ -213,7 +211,6 @@ class UpdateStreamRecordDistributionStrategy(Request, kw_only=True):
     record_distribution_strategy: RecordDistributionStrategy
 
     def execute(self, account: Account) -> None:
-        """Set the strategy immediately. Existing records remain in their shards."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         _check_distribution(stream.mode, self.record_distribution_strategy)
         stream.distribution = self.record_distribution_strategy
@@ -225,17 +222,15 @@ class IncreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
     retention_period_hours: int
 
     def execute(self, account: Account) -> None:
-        """Set the period immediately."""
         _set_retention(self.stream(account), self.retention_period_hours, refused="shorter")
 
 
 class DecreaseStreamRetentionPeriod(StreamRequest, kw_only=True):
-    """Decrease the retention period. Records older than the new period expire immediately."""
+    """Decrease the retention period. The next operation on the stream first deletes expired records."""
 
     retention_period_hours: int
 
     def execute(self, account: Account) -> None:
-        """Set the period. The next operation on the stream first deletes the expired records."""
         _set_retention(self.stream(account), self.retention_period_hours, refused="longer")
 
 
@@ -246,7 +241,6 @@ class UpdateMaxRecordSize(Request, kw_only=True):
     max_record_size_in_kib: MaxRecordSizeInKiB
 
     def execute(self, account: Account) -> None:
-        """Set the maximum for all later puts."""
         stream = account.stream(None, self.stream_arn, type(self).__name__)
         stream.max_record_size_kib = self.max_record_size_in_kib
 
@@ -287,7 +281,6 @@ class SplitShard(StreamRequest, kw_only=True):
     new_starting_hash_key: HashKey
 
     def execute(self, account: Account) -> None:
-        """Close the shard and open its children."""
         stream = _provisioned(self.stream(account))
         shard = stream.shard(self.shard_to_split)
         account.check_shard_limit(1)
@@ -308,7 +301,6 @@ class MergeShards(StreamRequest, kw_only=True):
     adjacent_shard_to_merge: ShardId
 
     def execute(self, account: Account) -> None:
-        """Close both shards and open their child."""
         stream = _provisioned(self.stream(account))
         stream.merge(stream.shard(self.shard_to_merge), stream.shard(self.adjacent_shard_to_merge))
 
@@ -323,13 +315,12 @@ class UpdateShardCountOutput(Member):
 
 
 class UpdateShardCount(StreamRequest, kw_only=True):
-    """Scale a stream to a number of open shards that divide the hash keys evenly."""
+    """Scale a stream to at most twice and at least half as many open shards, which divide its keys evenly."""
 
     target_shard_count: PositiveInteger
     scaling_type: Literal["UNIFORM_SCALING"]
 
     def execute(self, account: Account) -> UpdateShardCountOutput:
-        """Split and merge shards. One call can at most double and at most halve the number of shards."""
         stream = _provisioned(self.stream(account))
         current, target = len(stream.open_shards), self.target_shard_count
         if target > 2 * current or 2 * target < current:

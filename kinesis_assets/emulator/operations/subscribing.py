@@ -33,8 +33,7 @@ from kinesis_assets.emulator.shards import Record, SequenceNumber
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinesis_assets.emulator.account import Account, Stream
-    from kinesis_assets.emulator.consumers import Consumer
+    from kinesis_assets.emulator.account import Account, Consumer, Stream
     from kinesis_assets.emulator.shards import Shard
 
 LIFETIME = 300_000
@@ -80,7 +79,6 @@ class SubscribeToShard(Request, kw_only=True):
     dry_run: bool | None = None
 
     def execute(self, account: Account) -> Frames:
-        """Return the frames of a subscription, which lasts for five minutes."""
         stream, consumer = consumer_by_arn(account, self.consumer_arn, type(self).__name__)
         start, now = self.starting_position, account.clock.now()
         shard = stream.shard(self.shard_id)
@@ -142,7 +140,7 @@ class _Subscription:
             records=records, millis_behind_latest=self.shard.millis_behind(self.position, now)
         )
         if self.ended:
-            event.child_shards = [ChildShard.of(child) for child in self.stream.children(self.shard)]
+            event.child_shards = ChildShard.all_of(self.stream, self.shard)
         else:
             event.continuation_sequence_number = self._continuation(records, now)
         return Frame.event("SubscribeToShardEvent", msgspec.json.encode(event))
@@ -150,7 +148,7 @@ class _Subscription:
     def _check(self) -> None:
         """Raise the error that ends the subscription, if any."""
         consumer, stream = self.consumer, self.stream
-        if self.account.owner(stream.arn).own_stream(stream.arn) is not stream:
+        if self.account.stream_by_arn(stream.arn) is not stream:
             raise ResourceNotFoundException(f"{stream} not found.")
         if stream.consumers.get(consumer.name) is not consumer or consumer.gone_at is not None:
             raise ResourceNotFoundException(f"Consumer {consumer.arn} not found.")

@@ -42,7 +42,6 @@ class AddTagsToStream(StreamRequest, kw_only=True):
     tags: Tags
 
     def execute(self, account: Account) -> None:
-        """Set the tags immediately."""
         _add(self.stream(account).tags, self.tags)
 
 
@@ -52,7 +51,6 @@ class RemoveTagsFromStream(StreamRequest, kw_only=True):
     tag_keys: TagKeys
 
     def execute(self, account: Account) -> None:
-        """Remove the tags immediately."""
         _remove(self.stream(account).tags, self.tag_keys)
 
 
@@ -63,7 +61,6 @@ class ListTagsForStream(StreamRequest, kw_only=True):
     limit: TagLimit | None = None
 
     def execute(self, account: Account) -> ListTagsForStreamOutput:
-        """Return the page that follows the key."""
         tags = self.stream(account).tags
         keys = [key for key in sorted(tags) if key > (self.exclusive_start_tag_key or "")]
         page = keys[: self.limit or MAX_TAGS]
@@ -95,7 +92,6 @@ class TagResource(ResourceRequest, kw_only=True):
     tags: Tags
 
     def execute(self, account: Account) -> None:
-        """Set the tags immediately."""
         _add(self.tags_of(account), self.tags)
 
 
@@ -105,7 +101,6 @@ class UntagResource(ResourceRequest, kw_only=True):
     tag_keys: TagKeys
 
     def execute(self, account: Account) -> None:
-        """Remove the tags immediately."""
         _remove(self.tags_of(account), self.tag_keys)
 
 
@@ -113,7 +108,6 @@ class ListTagsForResource(ResourceRequest):
     """List the tags of a stream or consumer by key."""
 
     def execute(self, account: Account) -> ListTagsForResourceOutput:
-        """Return all tags."""
         tags = self.tags_of(account)
         return ListTagsForResourceOutput([Tag(key, tags[key]) for key in sorted(tags)])
 

@@ -58,7 +58,6 @@ class PutRecord(StreamRequest, kw_only=True):
     dry_run: bool | None = None
 
     def execute(self, account: Account) -> PutRecordOutput:
-        """Validate the record and put it."""
         stream = self.stream(account)
         entry = Entry(self.data, self.partition_key, self.explicit_hash_key)
         target = _hash_key(stream, entry, "Data")
@@ -84,7 +83,6 @@ class PutRecords(StreamRequest, kw_only=True):
     dry_run: bool | None = None
 
     def execute(self, account: Account) -> PutRecordsOutput:
-        """Validate all records and then put them in order."""
         stream = self.stream(account)
         checked = [
             (entry, _hash_key(stream, entry, f"Records[{number}].Data"))

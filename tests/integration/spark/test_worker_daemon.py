@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.spark.arrow_steps import TASK_MODULES
+from kinesis_assets.spark.worker_daemon import TASK_MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

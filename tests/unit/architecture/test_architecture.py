@@ -40,7 +40,6 @@ ALONE = {
     "schemas.files": "loaded only for schemas that are in files",
     "spark.connect_token": "loads gRPC",
     "spark.probe_task": "runs where every other module may be missing",
-    "spark.worker_daemon": "its name is a setting of Spark",
     "table.iceberg.rest_catalog": "loads a client of HTTP, which other catalogs do not",
 }
 """Why a small module with one importer is not a part of it."""

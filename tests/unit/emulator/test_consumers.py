@@ -142,6 +142,14 @@ def test_consumers_can_be_listed_by_the_creation_time_of_the_stream(client, regi
         client.list_stream_consumers(StreamARN=stream.arn, StreamCreationTimestamp=created + 1)
 
 
+def test_the_creation_time_of_the_stream_may_be_in_whole_seconds(call, create, clock):
+    clock.seconds = int(clock.seconds) + 1.5
+    stream = create()
+    created = int(stream.summary["StreamCreationTimestamp"].timestamp())
+    answer = call("ListStreamConsumers", StreamARN=stream.arn, StreamCreationTimestamp=created)
+    assert answer == (200, {"Consumers": []})
+
+
 def test_a_stream_with_consumers_is_deleted_only_if_that_is_enforced(client, register, stream, refused):
     register()
     with refused("ResourceInUseException", "EnforceConsumerDeletion"):

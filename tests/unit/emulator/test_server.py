@@ -47,6 +47,15 @@ def test_a_stopped_server_refuses_connections(connect):
         socket.create_connection(("127.0.0.1", local.port))
 
 
+def test_a_server_that_is_entered_again_has_its_streams_at_the_same_endpoint(connect):
+    with LocalKinesis() as local:
+        connect(local).create_stream(StreamName="stream", ShardCount=1)
+        endpoint = local.endpoint_url
+    with local:
+        assert local.endpoint_url == endpoint
+        assert connect(local).list_streams()["StreamNames"] == ["stream"]
+
+
 def test_only_the_loopback_address_is_bound(local):
     bound = local._server.servers[0].sockets[0].getsockname()
     assert bound == ("127.0.0.1", local.port)

@@ -10,10 +10,13 @@ import pytest
 from kinesis_assets.spark.local_settings import (
     JAVA_OPTIONS,
     LOOPBACK,
+    PYTHON,
     QUICK_JAVA,
+    TIME_ZONE,
     WORKER_DAEMON,
     archive_path,
     local_settings,
+    setting,
 )
 
 ADDRESSES = ["spark.driver.host", "spark.driver.bindAddress"]
@@ -116,12 +119,21 @@ def test_session_settings_take_precedence_over_defaults():
     assert local_settings(config).items() >= config.items()
 
 
-@pytest.mark.parametrize("separator", [" ", "=", "\t"])
+@pytest.mark.parametrize("separator", [" ", "=", "\t", " = ", ":", ": "])
 def test_spark_defaults_take_precedence_over_ours(tmp_path, monkeypatch, separator):
     (tmp_path / "spark-defaults.conf").write_text(f"# ours\n\n{JAVA_OPTIONS}{separator}-Xss4m\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert JAVA_OPTIONS not in local_settings({})
     assert local_settings({})["spark.ui.enabled"] == "false"
+
+
+@pytest.mark.parametrize("separator", [" ", "=", "\t", " = ", ":", ": "])
+def test_a_value_of_spark_defaults_may_contain_a_separator(tmp_path, monkeypatch, separator):
+    python = "/envs/python=3.12/bin/python"
+    (tmp_path / "spark-defaults.conf").write_text(f"  {PYTHON}{separator}{python}\n! {TIME_ZONE} UTC\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert setting({}, PYTHON) == python
+    assert setting({}, TIME_ZONE) is None
 
 
 def test_an_existing_class_data_archive_is_used():

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from kinesis_assets.errors import LandingFailed
-from kinesis_assets.spark.managed import SECONDS_TO_START, Endpoint, Service, State, Status, open_session
+from kinesis_assets.spark.managed import SECONDS_TO_START, Endpoint, Service, Status, open_session
 from support.virtual_time import VirtualTime
 
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "StartSession")
@@ -19,11 +19,13 @@ class StandIn(Service):
     """A service of which the test decides what it answers, in place of one of AWS."""
 
     title = "Stand-in"
+    ready = frozenset({"ready"})
+    starting = frozenset({"starting"})
 
     def __init__(self, clock):
         super().__init__(None, {}, {})
         self.clock = clock
-        self.states = [State.READY]
+        self.states = ["ready"]
         self.url = "https://spark.example"
         self.errors = {}
         self.stopped = []
@@ -42,7 +44,7 @@ class StandIn(Service):
         del session_id
         self._fail("status")
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        return Status(state, f"{state} because")
+        return Status(state, "because")
 
     def endpoint(self, session_id):
         del session_id
@@ -67,7 +69,7 @@ def service(clock):
 
 
 def test_a_session_is_opened_as_soon_as_it_is_ready(service, clock):
-    service.states = [State.STARTING, State.STARTING, State.READY]
+    service.states = ["starting", "starting", "ready"]
     session = open_session(service, clock)
     assert session.server.url == "sc://spark.example:443/;use_ssl=true"
     assert session.server.token() == "token 1"
@@ -88,14 +90,14 @@ def test_a_session_that_is_refused_is_an_error_that_names_the_service(service, c
 
 
 def test_a_session_that_ends_while_it_starts_is_an_error_with_its_reason(service, clock):
-    service.states = [State.STARTING, State.ENDED]
-    with pytest.raises(LandingFailed, match=r"s1 on Stand-in .*ended because"):
+    service.states = ["starting", "ended"]
+    with pytest.raises(LandingFailed, match=r"s1 on Stand-in .*ended: because"):
         open_session(service, clock)
 
 
 def test_a_session_that_does_not_become_ready_is_stopped(service, clock):
-    service.states = [State.STARTING]
-    with pytest.raises(LandingFailed, match=r"s1 on Stand-in .*starting because"):
+    service.states = ["starting"]
+    with pytest.raises(LandingFailed, match=r"s1 on Stand-in .*starting: because"):
         open_session(service, clock)
     assert SECONDS_TO_START <= sum(clock.waits) <= SECONDS_TO_START + 10
     assert service.stopped == ["s1"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from kinesis_assets.demo import dev
@@ -26,3 +28,18 @@ def test_a_limit_on_this_machine_is_minutes_away_from_what_is_usual(limit, usual
 
 def test_workers_import_this_package_only_in_tasks_because_sessions_may_bring_another_version(tmp_path):
     assert WORKER_DAEMON not in SparkServer(tmp_path / "log")._settings()
+
+
+def test_a_server_whose_log_cannot_be_written_leaves_no_open_file(tmp_path, monkeypatch):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21\"'\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    server = SparkServer(tmp_path)
+    next_file = os.dup(0)
+    os.close(next_file)
+    with pytest.raises(IsADirectoryError):
+        server.start()
+    assert os.dup(0) == next_file
+    os.close(next_file)

@@ -70,7 +70,7 @@ def test_a_session_is_started_in_the_background(monkeypatch):
 class Builder:
     """Stands in for PySpark's: its sessions need no JVM."""
 
-    def config(self, *_: str) -> Builder:
+    def config(self, **_: object) -> Builder:
         return self
 
     def getOrCreate(self) -> object:  # noqa: N802  # PySpark's name
