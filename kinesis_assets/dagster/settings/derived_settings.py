@@ -104,7 +104,7 @@ class ConsumptionSettings(Settings):
 class DerivedSettings(DescribedAsset, AssetSettings, DerivedTableFormat, ConsumptionSettings):
     """The settings that all derived tables have."""
 
-    known_at_load: ClassVar = frozenset({"name", "source", "upstream", "group_name", "time_zone"})
+    read_by_runs: ClassVar = frozenset()  # they are in definitions, and in no resource
 
     retention_days: int | None = Field(
         default=None,

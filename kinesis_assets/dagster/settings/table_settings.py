@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -272,8 +272,6 @@ class DecodingSettings(Settings):
 
 class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
     """All settings of a typed table: the fields of the YAML of `KinesisTableComponent`."""
-
-    known_at_load: ClassVar = DerivedTableSettings.known_at_load | {"format"}
 
     @property
     def checks_of_table(self) -> DerivedChecks:
