@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-    from kinesis_assets.dagster.settings.table_format_settings import FormatOf
+    from kinesis_assets.dagster.settings.derived_settings import DerivedSettings
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedTable
-    from kinesis_assets.derive.policy import OnDeleted, Retention
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.format import DerivedIn, SourceFormat
 
@@ -40,33 +39,27 @@ class Consumption:
     """A derived table, and how it is computed.
 
     Attributes:
+        asset: The last part of its asset key, which is its name in a catalog by default.
         derivation: Returns the derivation for the path or URI of the source.
         unique: The columns whose values together occur once in the table; empty if there are none.
         place: The file and the line that name the source, for errors; empty if they are not known.
         of_errors: Whether its source are the records that the table of *upstream* has separated.
         routes: If its source is a router, the values of the column `route` of the rows that it consumes.
         groups: The columns of the groups of a roll-up; empty if it is none.
-        retention: How long the table keeps rows; None if it keeps all.
-        catalog: The setting `catalog` of the table.
-        format: Returns the format of the table; None for Delta Lake.
     """
 
+    settings: DerivedSettings
+    asset: str
     stream: StreamNames
     upstream: dg.AssetKey
-    table: str
-    derivation: Callable[[str], Derivation]
-    on_deleted: OnDeleted
-    unique: tuple[str, ...]
     checks: DerivedChecks
+    derivation: Callable[[str], Derivation]
+    unique: tuple[str, ...] = ()
     place: str = ""
     of_errors: bool = False
     groups: tuple[str, ...] = ()
-    partition_by: tuple[str, ...] = ()
-    retention: Retention | None = None
     routes: tuple[str, ...] = ()
     is_router: bool = False
-    catalog: Mapping[str, str] = field(default_factory=dict)
-    format: FormatOf | None = None
 
     def commits(
         self,
@@ -83,7 +76,7 @@ class Consumption:
         from kinesis_assets.derive.run import derive  # noqa: PLC0415  # definitions open no table
         from kinesis_assets.ingest.executor_check import check_executors  # noqa: PLC0415  # as above
 
-        check_executors(spark, f"table {self.table}", table.folder)
+        check_executors(spark, f"table {self.settings.table}", table.folder)
         derivation = self.owned(key, definition_of(context, self.upstream), opened)
         return derive(spark, table, derivation, by=context.run.run_id)
 
@@ -113,20 +106,15 @@ class Consumption:
         source_format = self.source_format(upstream, opened)
         return replace(derivation, owner=key.to_user_string(), source_format=source_format)
 
-    @property
-    def registration(self) -> Mapping[str, str]:
-        """Where the table is registered, see `catalog_of`; empty if it is not."""
-        return self.catalog if self.format is None else {}
-
     def format_in(self, opened: OpenStream) -> DerivedIn | None:
         """Return the format of the table, whose catalog is called as the stream is; None for Delta Lake."""
-        return None if self.format is None else self.format(opened.aws_settings)
+        return self.settings.derived_in(self.asset, opened.aws_settings)
 
     def open_table(self, opened: OpenStream) -> DerivedTable:
         """Return the table, which may not exist yet, with the role of the stream."""
         from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
 
-        return DerivedTable(self.table, role=opened.role, format=self.format_in(opened))
+        return DerivedTable(self.settings.table, role=opened.role, format=self.format_in(opened))
 
 
 def uri_of(definition: dg.AssetsDefinition, key: dg.AssetKey) -> str:
@@ -242,7 +230,7 @@ class CheckedTable:
     @property
     def uri(self) -> str:
         """Its path or URI."""
-        return self.consumption.table
+        return self.consumption.settings.table
 
     @property
     def checks(self) -> DerivedChecks:
@@ -261,5 +249,5 @@ def checked_tables(
     return [
         CheckedTable.of(key, each, definitions[each.upstream], opened)
         for key, each in derived_tables(definitions, opened.names).items()
-        if (each.checks.reading_no_rows or each.registration) and has_uri(definitions, each.upstream)
+        if (each.checks.reading_no_rows or each.settings.registration) and has_uri(definitions, each.upstream)
     ]

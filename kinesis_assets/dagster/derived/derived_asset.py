@@ -186,25 +186,19 @@ def _asset(
         upstream = dg.AssetKey.from_user_string(settings.upstream)
 
     checks = settings.checks_of_table
-    unique = tuple(settings.key) if isinstance(settings, DerivedTableSettings) else ()
-    place = place or place_of_code(metadata)
     consumption = Consumption(
+        settings,
+        key.path[-1],
         names,
         upstream,
-        settings.table,
-        derivation,
-        settings.on_deleted,
-        unique,
         checks,
-        place,
+        derivation,
+        unique=tuple(settings.key) if isinstance(settings, DerivedTableSettings) else (),
+        place=place or place_of_code(metadata),
         of_errors=of_errors,
         groups=tuple(settings.by) if isinstance(settings, RollupSettings) else (),
-        partition_by=tuple(settings.partition_by),
-        retention=settings.retention,
         routes=tuple(routes),
         is_router=is_router,
-        catalog=settings.catalog,
-        format=settings.format_of(key.path[-1]),
     )
 
     @shown_as_failures()

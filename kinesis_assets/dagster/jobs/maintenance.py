@@ -72,7 +72,9 @@ def build_maintenance_job(
         partitions = prune_partitions(opened, context.instance, dry_run=config.dry_run)
         due: dict[dg.AssetKey, Iterator[Step]] = {names.raw_key: chain(raw_steps, partitions)}
         due |= {
-            key: derived_steps(opened, each.open_table(opened), each.retention, dry_run=config.dry_run)
+            key: derived_steps(
+                opened, each.open_table(opened), each.settings.retention, dry_run=config.dry_run
+            )
             for key, each in derived.items()
         }
         for key, steps in due.items():
