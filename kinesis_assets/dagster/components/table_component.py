@@ -98,7 +98,7 @@ def typed_assets(
             rows.of_table,
             careful=partial(rows.of_table, is_careful=True) if settings.format else None,
             all_columns=settings.follows_registry,
-            metadata={"dagster/column_lineage": lineage} if lineage else None,
+            metadata={"dagster/column_lineage": lineage} if lineage else {},
             routes=routes,
             description=description,
             place=place,

@@ -27,7 +27,6 @@ from kinesis_assets.dagster.events.table_metadata import (
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.settings.asset_settings import policy_of
 from kinesis_assets.dagster.settings.derived_settings import (
-    DerivedSettings,
     DerivedTableSettings,
     RollupSettings,
     parse_deleted_for,
@@ -35,6 +34,7 @@ from kinesis_assets.dagster.settings.derived_settings import (
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.data_files import RecordCounts
-    from kinesis_assets.derive.derivation import CheckedRows, Derivation, Upsert
+    from kinesis_assets.derive.derivation import CheckedRows, Derivation, Rollup, Upsert
 
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -84,29 +84,18 @@ def rollup(settings: RollupSettings) -> Callable[[Transform], dg.AssetsDefinitio
     Raises:
         InvalidInput: An argument is invalid.
     """
-
-    def decorate(transform: Transform) -> dg.AssetsDefinition:
-        def derivation(source: str) -> Derivation:
-            from kinesis_assets.derive.derivation import Derivation, Rollup  # noqa: PLC0415  # loads PySpark
-
-            return Derivation(
-                source=source,
-                transform=transform,
-                mode=Rollup(tuple(settings.by)),
-                partition_by=tuple(settings.partition_by),
-                on_deleted=settings.on_deleted,
-                time_zone=settings.time_zone,
-            )
-
-        key = dg.AssetKey(transform.__name__)
-        return _asset(key, settings, derivation, transform.__doc__, code_references(transform))
-
-    return decorate
+    return lambda transform: build_derived_table(
+        dg.AssetKey(transform.__name__),
+        settings,
+        transform,
+        description=transform.__doc__,
+        metadata=code_references(transform),
+    )
 
 
 def build_derived_table(
     key: dg.AssetKey,
-    settings: DerivedTableSettings,
+    settings: DerivedTableSettings | RollupSettings,
     transform: Callable[[DataFrame], DataFrame | CheckedRows],
     *,
     careful: Callable[[DataFrame], DataFrame | CheckedRows] | None = None,
@@ -115,7 +104,7 @@ def build_derived_table(
     routes: Sequence[str] = (),
     routed_to: int = 0,
     description: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] = {},
     place: str = "",
 ) -> dg.AssetsDefinition:
     """Return the asset of a derived table.
@@ -136,50 +125,15 @@ def build_derived_table(
         return Derivation(
             source=source,
             transform=transform,
-            mode=Router(routed_to) if routed_to else _upsert_of(settings),
+            mode=Router(routed_to) if routed_to else _mode_of(settings),
             partition_by=tuple(settings.partition_by),
             on_deleted=settings.on_deleted,
-            max_bytes=settings.max_bytes,
+            max_bytes=MAX_BYTES if isinstance(settings, RollupSettings) else settings.max_bytes,
             all_columns=all_columns,
             time_zone=settings.time_zone,
             careful=careful,
         )
 
-    return _asset(
-        key,
-        settings,
-        derivation,
-        description,
-        metadata or {},
-        of_errors=of_errors,
-        routes=routes,
-        is_router=bool(routed_to),
-        place=place,
-    )
-
-
-def _upsert_of(settings: DerivedTableSettings) -> Upsert | None:
-    """Return how rows of a table with a key replace others; None if it has none."""
-    from kinesis_assets.derive.derivation import Upsert  # noqa: PLC0415  # loads PySpark
-
-    if not settings.key:
-        return None
-    remembered = None if settings.deleted_for is None else parse_deleted_for(settings.deleted_for)
-    return Upsert(tuple(settings.key), tuple(settings.order_by), settings.delete_where, remembered)
-
-
-def _asset(
-    key: dg.AssetKey,
-    settings: DerivedSettings,
-    derivation: Callable[[str], Derivation],
-    description: str | None,
-    metadata: Mapping[str, Any],
-    *,
-    of_errors: bool = False,
-    routes: Sequence[str] = (),
-    is_router: bool = False,
-    place: str = "",
-) -> dg.AssetsDefinition:
     names = StreamNames.parse(settings.source)
     upstream = names.raw_key
     if settings.upstream is not None:
@@ -193,12 +147,12 @@ def _asset(
         upstream,
         checks,
         derivation,
-        unique=tuple(settings.key) if isinstance(settings, DerivedTableSettings) else (),
+        unique=() if isinstance(settings, RollupSettings) else tuple(settings.key),
         place=place or place_of_code(metadata),
         of_errors=of_errors,
         groups=tuple(settings.by) if isinstance(settings, RollupSettings) else (),
         routes=tuple(routes),
-        is_router=is_router,
+        is_router=bool(routed_to),
     )
 
     @shown_as_failures()
@@ -258,6 +212,18 @@ def _asset(
         can_subset=bool(specs),  # the checks can be executed without a materialization
         required_resource_keys={names.io_manager_key},
     )(derived)
+
+
+def _mode_of(settings: DerivedTableSettings | RollupSettings) -> Upsert | Rollup | None:
+    """Return how rows of the table replace others; None if they do not."""
+    from kinesis_assets.derive.derivation import Rollup, Upsert  # noqa: PLC0415  # loads PySpark
+
+    if isinstance(settings, RollupSettings):
+        return Rollup(tuple(settings.by))
+    if not settings.key:
+        return None
+    remembered = None if settings.deleted_for is None else parse_deleted_for(settings.deleted_for)
+    return Upsert(tuple(settings.key), tuple(settings.order_by), settings.delete_where, remembered)
 
 
 def _own_key(context: dg.AssetExecutionContext) -> dg.AssetKey:
