@@ -134,11 +134,7 @@ def build_derived_table(
             careful=careful,
         )
 
-    names = StreamNames.parse(settings.source)
-    upstream = names.raw_key
-    if settings.upstream is not None:
-        upstream = dg.AssetKey.from_user_string(settings.upstream)
-
+    names, upstream = StreamNames.parse(settings.source), settings.upstream_key
     checks = settings.checks_of_table
     consumption = Consumption(
         settings,

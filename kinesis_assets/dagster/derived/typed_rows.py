@@ -163,30 +163,23 @@ def document_steps(
     return steps
 
 
-@dataclass(frozen=True, slots=True)
-class RouterRows:
-    """The transformation of a router."""
+def rows_of_router(settings: RoutesSettings, new: DataFrame) -> CheckedRows:
+    """Return rows of a router from new rows of a raw table."""
+    from kinesis_assets.decoders.routing import Routing  # noqa: PLC0415  # loads Arrow
+    from kinesis_assets.derive.data_files import COMMIT_ORDER_COLUMN  # noqa: PLC0415  # as above
+    from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
+    from kinesis_assets.derive.row_order import ORDER_COLUMN  # noqa: PLC0415  # as above
 
-    settings: RoutesSettings
-
-    def of_router(self, new: DataFrame) -> CheckedRows:
-        """Return rows of the router from new rows of a raw table."""
-        from kinesis_assets.decoders.routing import Routing  # noqa: PLC0415  # loads Arrow
-        from kinesis_assets.derive.data_files import COMMIT_ORDER_COLUMN  # noqa: PLC0415  # as above
-        from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
-        from kinesis_assets.derive.row_order import ORDER_COLUMN  # noqa: PLC0415  # as above
-
-        settings = self.settings
-        routing = Routing(
-            settings.route_by,
-            settings.values,
-            columns=_RAW,
-            order=ORDER_COLUMN,
-            order_as=COMMIT_ORDER_COLUMN,
-            route=ROUTE_COLUMN,
-        )
-        steps = document_steps(settings.compression, settings.split, settings.unnest)
-        return CheckedRows(routing.routed(new, *steps), "error")
+    routing = Routing(
+        settings.route_by,
+        settings.values,
+        columns=_RAW,
+        order=ORDER_COLUMN,
+        order_as=COMMIT_ORDER_COLUMN,
+        route=ROUTE_COLUMN,
+    )
+    steps = document_steps(settings.compression, settings.split, settings.unnest)
+    return CheckedRows(routing.routed(new, *steps), "error")
 
 
 class RoutedRows(TypedRows):
@@ -202,28 +195,29 @@ class RoutedRows(TypedRows):
         return decode(self._decoder())(records_of(new, _RAW, with_documents=is_split))
 
 
-def column_lineage(
-    settings: TableSettings, fields: Sequence[Field] | None, raw: dg.AssetKey
-) -> dg.TableColumnLineage | None:
+def column_lineage(settings: TableSettings, fields: Sequence[Field] | None) -> dg.TableColumnLineage | None:
     """Return from which columns of the source those of a typed table are; None if that is known of none.
 
     Args:
         fields: The fields of the records; None if they are not known.
-        raw: The key of the raw table of its stream, which is its source unless the settings name another one.
     """
     names = [field.name for field in fields or ()]
+    hidden = {name.lower() for name in names}
     sources: dict[str, str] = {}
     for expression in settings.select or (["*"] if settings.format else []):
         if expression.strip() == "*":
             sources |= dict.fromkeys(names, "data")
         elif (found := selected(expression)) is not None and found.column is not None:
-            is_raw = found.of_record or (found.column in _RAW and found.column not in names)
-            sources[found.name] = found.column if is_raw or settings.format is None else "data"
+            column = found.column.lower()  # as in a raw table; case makes no difference to Spark
+            if settings.format is None:
+                sources[found.name] = column if settings.upstream is None else found.column
+            else:
+                is_raw = found.of_record or (column in _RAW and column not in hidden)
+                sources[found.name] = column if is_raw else "data"
     sources |= {name: "data" if name in _OF_DATA else name for name in settings.keeping}
-    if settings.upstream is not None:
-        return _lineage(sources, dg.AssetKey.from_user_string(settings.upstream)) if sources else None
-    sources = {name: column for name, column in sources.items() if column in _RAW}
-    return _lineage(sources, raw) if sources else None
+    if settings.upstream is None:
+        sources = {name: column for name, column in sources.items() if column in _RAW}
+    return _lineage(sources, settings.upstream_key) if sources else None
 
 
 def lineage_of_errors(source: dg.AssetKey) -> dg.TableColumnLineage:

@@ -100,6 +100,13 @@ class ConsumptionSettings(Settings):
         examples=["Europe/Berlin"],
     )
 
+    @property
+    def upstream_key(self) -> dg.AssetKey:
+        """The key of the asset whose rows are consumed."""
+        if self.upstream is None:
+            return StreamNames.parse(self.source).raw_key
+        return dg.AssetKey.from_user_string(self.upstream)
+
 
 class DerivedSettings(DescribedAsset, AssetSettings, DerivedTableFormat, ConsumptionSettings):
     """The settings that all derived tables have."""

@@ -128,7 +128,7 @@ _Router: Any = create_model(
 class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of a typed table
     """All settings of a router: the fields of the YAML of `KinesisRoutesComponent`."""
 
-    read_by_runs: ClassVar = DerivedTableSettings.read_by_runs
+    read_by_runs: ClassVar[frozenset[str] | None] = DerivedTableSettings.read_by_runs
 
     route_by: str = Field(
         description="Path of the field by whose value a document is routed, or of a column of the source "
