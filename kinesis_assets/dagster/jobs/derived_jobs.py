@@ -88,7 +88,7 @@ def build_rebuild_job(
 
     @single_op_job(
         names,
-        names.rebuild_job,
+        "rebuild",
         f"Starts a derived table of {names.stream} again: deletes its rows, so that its next run derives all "
         "rows of its source again. Without apply it only reports the plan.",
     )
@@ -184,7 +184,7 @@ def build_redrive_job(
 
     @single_op_job(
         names,
-        names.redrive_job,
+        "redrive",
         f"Decodes the bad records of a typed table of {names.stream} again, after its schema or an "
         "expression was corrected. Without apply it only reports the plan.",
     )

@@ -57,7 +57,7 @@ def build_maintenance_job(
 
     @single_op_job(
         names,
-        names.maintenance_job,
+        "maintenance",
         f"Maintains the raw table of {names.stream} and its derived tables: compaction, vacuum, log cleanup, "
         "row retention.",
     )
@@ -212,7 +212,7 @@ def run_maintenance(
         KinesisAssetsError: The job failed. The steps that were yielded are done.
     """
     run_id = str(uuid4())
-    name = names.maintenance_job
+    name = names.job("maintenance")
     failed: KinesisAssetsError | None = None
     # A run in this process knows no code location.
     tables = derived_tables(definitions.get_repository_def().assets_defs_by_key, names)
@@ -257,7 +257,7 @@ def build_prune_history_job(names: StreamNames) -> dg.JobDefinition:
 
     @single_op_job(
         names,
-        names.prune_history_job,
+        "prune_history",
         f"Deletes old runs that the sensor of {names.stream} requested, with their events. Keeps the newest "
         "event of each partition, and what is compared with the table's commits.",
     )

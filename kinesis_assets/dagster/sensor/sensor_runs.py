@@ -73,7 +73,7 @@ def unfinished_runs(instance: dg.DagsterInstance, names: StreamNames) -> list[dg
     return [
         record
         for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED))
-        if record.dagster_run.job_name == names.replay_job
+        if record.dagster_run.job_name == names.job("replay")
         or materializes_raw(instance, record.dagster_run, names)
     ]
 
@@ -136,7 +136,7 @@ def _last_event_of_step(
     instance: dg.DagsterInstance, run: dg.DagsterRun, names: StreamNames
 ) -> dg.DagsterEventType | None:
     """Return the type of the last event of the step that commits; None before the step starts."""
-    is_replay = run.job_name == names.replay_job
+    is_replay = run.job_name == names.job("replay")
     step_key = op_key(run.job_name) if is_replay else names.raw_step
     records = instance.get_records_for_run(run.run_id, of_type=set(STEP_EVENTS), ascending=False).records
     events = (record.event_log_entry.get_dagster_event() for record in records)
@@ -150,7 +150,7 @@ def shards_of(
     return {
         shard_id
         for record in records
-        if record.dagster_run.job_name != stream.names.replay_job  # a replay moves no position
+        if record.dagster_run.job_name != stream.names.job("replay")  # a replay moves no position
         and not _hands_over(record, stream.handover, now)
         for shard_id in tagged_partitions(record.dagster_run.tags, keys)
     }
