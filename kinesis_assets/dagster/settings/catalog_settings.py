@@ -39,8 +39,8 @@ def _check_database(name: str) -> None:
         )
 
 
-def _check_name(name: str | None) -> None:
-    if name is not None and not _NAME.fullmatch(name):
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
         raise InvalidInput(
             f"name: invalid name {name[:80]!r}; give 1 to 255 lower-case letters, digits or '_', which "
             "Athena needs no quotes for"

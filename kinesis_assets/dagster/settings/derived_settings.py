@@ -52,8 +52,8 @@ def parse_deleted_for(text: str) -> timedelta:
 def asset_key(setting: str) -> AfterValidator:
     """Validate a setting that is an asset key."""
 
-    def check(name: str | None) -> None:
-        if name is not None and not all(dg.AssetKey.from_user_string(name).path):
+    def check(name: str) -> None:
+        if not all(dg.AssetKey.from_user_string(name).path):
             raise InvalidInput(
                 f"{setting}: invalid asset key {name[:80]!r}: a part of it is empty; its form is sales/orders"
             )
@@ -205,7 +205,7 @@ class DerivedTableSettings(DerivedSettings):
         "has a newer row. If it fails for a row, so does the run.",
         examples=["op = 'DELETE'"],
     )
-    deleted_for: Annotated[str | None, valid(lambda text: text and parse_deleted_for(text))] = Field(
+    deleted_for: Annotated[str | None, valid(parse_deleted_for)] = Field(
         default=None,
         description="Minimum time for which deletions by delete_where are remembered, in minutes, hours or "
         "days. A row that is older than the deletion of its key, and consumed within that time after it, "

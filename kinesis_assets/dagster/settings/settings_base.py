@@ -56,10 +56,11 @@ def with_arguments_of(
 
 
 def valid(parse: Callable[[Any], object]) -> AfterValidator:
-    """Validate a setting with its parser, and keep it as it was written."""
+    """Validate a setting with its parser, unless it is None, and keep it as it was written."""
 
     def check(value: Any) -> Any:
-        parse(value)
+        if value is not None:
+            parse(value)
         return value
 
     return AfterValidator(check)

@@ -35,10 +35,9 @@ Compression = Literal["gzip", "zstd", "snappy", "auto"]
 OnBadRecord = Literal["keep", "separate", "fail"]
 
 
-def _check_unnest(path: str | None) -> None:
-    if path is not None:
-        with naming("unnest"):
-            parse_path(path)
+def _check_unnest(path: str) -> None:
+    with naming("unnest"):
+        parse_path(path)
 
 
 def check_compared(setting: str, values: Mapping[str, Any]) -> None:
@@ -76,17 +75,12 @@ UnnestField = Annotated[str | None, valid(_check_unnest)]
 OnlyField = Annotated[Mapping[str, Any], valid(_check_only), SchemaFrom(_schema_of_only)]
 
 
-def _check_format(name: str | None) -> None:
-    if name is not None:
-        find_format(name)
-
-
 def _schema_of_format() -> dict[str, Any]:
     names = {"type": "string", "enum": [*FORMATS]}
     return {"anyOf": [names, {"type": "string", "pattern": f"^{DOTTED}$"}, {"type": "null"}]}
 
 
-FormatField = Annotated[str | None, valid(_check_format), SchemaFrom(_schema_of_format)]
+FormatField = Annotated[str | None, valid(find_format), SchemaFrom(_schema_of_format)]
 
 
 def require_format(format_: Format, setting: str, has: Callable[[Format], bool], value: str = "") -> None:
