@@ -110,10 +110,8 @@ def _needed(opened: OpenStream, names: StreamNames, derived: Mapping[dg.AssetKey
         if consumption.upstream != names.raw_key:
             continue
         try:
-            try:
-                newest = consumption.open_table(opened).snapshot().newest
-            except TableMissing:
-                continue
+            snapshot = consumption.open_table(opened).existing()
+            newest = None if snapshot is None else snapshot.newest
             if newest is None:
                 continue
             source = RawSource(opened.table)  # afterwards, so that it has all it consumed
