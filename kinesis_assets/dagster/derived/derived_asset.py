@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, wraps
 from math import inf
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -252,36 +251,31 @@ def moves_after_landing(definition: dg.AssetsDefinition, key: dg.AssetKey) -> bo
     return condition is not None and condition.get_label() == _LABEL
 
 
-@dataclass(frozen=True, slots=True)
-class BadRecordLimit:
-    """How many records of a step may be bad.
+def refuse_bad_records(table: str, most: float, reason: str, instead: str, counts: RecordCounts) -> None:
+    """Check that at most a share of the records of a step is bad.
 
-    Attributes:
+    Args:
         reason: Which setting says so, for the error.
         instead: What to do to accept more of them, for the error.
+
+    Raises:
+        BadRecordsRefused: More of them are.
     """
+    if counts.errors > most * counts.records:
+        share = counts.errors / counts.records
+        raise BadRecordsRefused(
+            table,
+            f"{counts.errors} of {counts.records} records (a share of {share:.3g}) are bad, "
+            f"and {reason}. Nothing was committed. One of them is {counts.example}. Correct the "
+            f"schema, the expression or the producer, or {instead}",
+        )
 
-    share: float
-    reason: str
-    instead: str
 
-    @classmethod
-    def of_share(cls, share: float | None) -> Self | None:
-        """Return the limit of the setting `max_bad_share`."""
-        if share is None:
-            return None
-        return cls(share, f"max_bad_share is {share:g}", "raise max_bad_share")
-
-    def check(self, table: str, counts: RecordCounts) -> None:
-        """Check the records of a step."""
-        if counts.errors > self.share * counts.records:
-            share = counts.errors / counts.records
-            raise BadRecordsRefused(
-                table,
-                f"{counts.errors} of {counts.records} records (a share of {share:.3g}) are bad, "
-                f"and {self.reason}. Nothing was committed. One of them is {counts.example}. Correct the "
-                f"schema, the expression or the producer, or {self.instead}",
-            )
+def check_of_share(table: str, most: float | None) -> Callable[[RecordCounts], None] | None:
+    """Return the check of the records of a step by the setting `max_bad_share`; None without it."""
+    if most is None:
+        return None
+    return partial(refuse_bad_records, table, most, f"max_bad_share is {most:g}", "raise max_bad_share")
 
 
 def with_bad_records(
@@ -309,7 +303,6 @@ def with_bad_records(
                 f"table {table}: max_bad_share: the function returns no column error, so bad records cannot "
                 "be counted; return the one of from_json or typed_columns"
             )
-        limit = BadRecordLimit.of_share(max_bad_share)
-        return CheckedRows(rows, "error", check=None if limit is None else partial(limit.check, table))
+        return CheckedRows(rows, "error", check=check_of_share(table, max_bad_share))
 
     return transformed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.derived.derived_asset import BadRecordLimit
+from kinesis_assets.dagster.derived.derived_asset import check_of_share, refuse_bad_records
 from kinesis_assets.dagster.derived.selected_columns import columns_of_fields, selected
 from kinesis_assets.decoders.decoder import DecoderSettings
 from kinesis_assets.decoders.formats import UNCHANGED, find_format
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
-    from kinesis_assets.dagster.settings.table_settings import Compression, TableSettings
+    from kinesis_assets.dagster.settings.table_settings import DecodingSettings, TableSettings
     from kinesis_assets.decoders.decoder import Decoder
     from kinesis_assets.decoders.formats import Format
-    from kinesis_assets.decoders.split import SplitMode
     from kinesis_assets.derive.data_files import RecordCounts
     from kinesis_assets.derive.derivation import CheckedRows
     from kinesis_assets.schemas.ddl import Field
@@ -100,10 +99,11 @@ class TypedRows:
 
     def _check(self) -> Callable[[RecordCounts], None] | None:
         """Return the check of the numbers of records; None if there is no limit."""
-        limit = BadRecordLimit.of_share(self.settings.max_bad_share)
-        if self.settings.on_bad_record == "fail":
-            limit = BadRecordLimit(0.0, "on_bad_record is fail", "set on_bad_record to keep or separate")
-        return None if limit is None else partial(limit.check, self.settings.table)
+        table = self.settings.table
+        if self.settings.on_bad_record != "fail":
+            return check_of_share(table, self.settings.max_bad_share)
+        instead = "set on_bad_record to keep or separate"
+        return partial(refuse_bad_records, table, 0.0, "on_bad_record is fail", instead)
 
     @property
     def _select(self) -> Sequence[str]:
@@ -120,7 +120,7 @@ class TypedRows:
         from kinesis_assets.decoders import decode  # noqa: PLC0415  # loads PySpark
 
         settings = self.settings
-        steps = document_steps(settings.compression, settings.split, settings.unnest)
+        steps = _document_steps(settings)
         if settings.only:
             changes = self._format.changes
             steps.append(Only(settings.only, () if changes is None else changes.tombstones))
@@ -147,19 +147,17 @@ class TypedRows:
         return find_format(str(self.settings.format))
 
 
-def document_steps(
-    compression: Compression | None, split: SplitMode | None, unnest: str | None
-) -> list[Decoder]:
-    """Return the steps that make documents of a record. The arguments are the settings of these names."""
+def _document_steps(settings: DecodingSettings | RoutesSettings) -> list[Decoder]:
+    """Return the steps that make documents of a record."""
     from kinesis_assets.decoders.compression import COMPRESSIONS  # noqa: PLC0415  # loads Arrow
 
     steps: list[Decoder] = []
-    if compression is not None:
-        steps.append(COMPRESSIONS[compression]())
-    if split is not None:
-        steps.append(Split(split))
-    if unnest is not None:
-        steps.append(Unnest(unnest))
+    if settings.compression is not None:
+        steps.append(COMPRESSIONS[settings.compression]())
+    if settings.split is not None:
+        steps.append(Split(settings.split))
+    if settings.unnest is not None:
+        steps.append(Unnest(settings.unnest))
     return steps
 
 
@@ -178,8 +176,7 @@ def rows_of_router(settings: RoutesSettings, new: DataFrame) -> CheckedRows:
         order_as=COMMIT_ORDER_COLUMN,
         route=ROUTE_COLUMN,
     )
-    steps = document_steps(settings.compression, settings.split, settings.unnest)
-    return CheckedRows(routing.routed(new, *steps), "error")
+    return CheckedRows(routing.routed(new, *_document_steps(settings)), "error")
 
 
 class RoutedRows(TypedRows):

@@ -30,8 +30,7 @@ Match = str | int | bool
 """The type of a value by which documents are routed."""
 
 
-def _check_match(match: Any) -> None:
-    values = match if isinstance(match, list | tuple) else [match]
+def _check_match(values: Sequence[Any]) -> None:
     if not values:
         raise InvalidInput("match: no value is given; give one, or several in a list")
     for value in values:
@@ -79,11 +78,13 @@ class RoutedTableSettings(TableSettings):
     @model_validator(mode="after")
     def _check_upstream(self) -> Self:
         """Accept a format, although there is an upstream table: a router has not decoded its rows."""
-        _check_match(self.match)
+        _check_match(self.values)
         return self
 
 
-_OF_ROUTER = ("source", "format", "registry", "compression", "split", "unnest")
+_DOCUMENTS = ("format", "registry", "compression", "split", "unnest")
+
+_OF_ROUTER = ("source", *_DOCUMENTS)
 """The settings that a route has from its router."""
 
 _DEFAULTS = ("on_deleted", "group_name", "owners", "tags", "kinds")
@@ -116,7 +117,6 @@ def _fields(names: Sequence[str]) -> dict[str, Any]:
 
 
 _TARGET = ("name", "source", "table", "on_deleted", "max_bytes", *DerivedTableFormat.model_fields)
-_DOCUMENTS = ("format", "registry", "compression", "split", "unnest")
 
 _Router: Any = create_model(
     "_Router",
