@@ -146,7 +146,7 @@ def redrive_asset(
             "again with `kinesis-assets rebuild`"
         )
     of_errors = [
-        each
+        each.open_table(opened)
         for each in derived_tables(assets, opened.names).values()
         if each.of_errors and each.upstream == key
     ]
@@ -156,7 +156,7 @@ def redrive_asset(
     check_executors(spark, f"table {table.uri}", table.folder)
     from kinesis_assets.derive.redrive import redrive  # noqa: PLC0415  # loads PySpark
 
-    errors = of_errors[0].open_table(opened) if of_errors else None
+    errors = next(iter(of_errors), None)
     result = redrive(spark, table, derivation, errors=errors, by=by, apply=apply)
     facts = {
         "asset": asset,
