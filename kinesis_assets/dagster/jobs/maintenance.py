@@ -45,14 +45,14 @@ class MaintenanceConfig(dg.Config):
 
 
 def build_maintenance_job(
-    names: StreamNames, tables: Mapping[dg.AssetKey, Consumption] | None = None
+    names: StreamNames, assets: Mapping[dg.AssetKey, dg.AssetsDefinition] | None = None
 ) -> dg.JobDefinition:
     """Build the job that performs the due maintenance of a stream's raw table and of its derived tables.
 
     It reports the steps as an observation of each table's asset. A table that fails does not stop the others.
 
     Args:
-        tables: The derived tables, by asset key. By default those of the code location that runs the job.
+        assets: The assets of the code location. By default those of the one that runs the job.
     """
 
     @single_op_job(
@@ -65,7 +65,7 @@ def build_maintenance_job(
         from kinesis_assets.dagster.jobs.clean_up import prune_partitions  # noqa: PLC0415  # only its runs need it
 
         opened = open_stream(context.resources, names)
-        derived = derived_tables(assets_of_location(context), names) if tables is None else tables
+        derived = derived_tables(assets_of_location(context) if assets is None else assets, names)
         errors: dict[str, Exception] = {}
         needed = _needed(opened, names, derived)
         raw_steps = _raw_steps(opened, context.run_id, needed, dry_run=config.dry_run)
@@ -213,9 +213,9 @@ def run_maintenance(
     name = names.job("maintenance")
     failed: KinesisAssetsError | None = None
     # A run in this process knows no code location.
-    tables = derived_tables(definitions.get_repository_def().assets_defs_by_key, names)
+    assets = definitions.get_repository_def().assets_defs_by_key
     try:
-        build_maintenance_job(names, tables).execute_in_process(
+        build_maintenance_job(names, assets).execute_in_process(
             instance=instance,
             run_id=run_id,
             resources=dict(definitions.resources or {}),
