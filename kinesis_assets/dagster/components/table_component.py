@@ -32,7 +32,7 @@ from kinesis_assets.schemas.ddl import parse_columns
 from kinesis_assets.schemas.registries import read_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kinesis_assets.schemas.ddl import Field
@@ -99,6 +99,9 @@ def typed_assets(
     roles: dict[dg.AssetKey, AssetRole] = {key: "table"}
     if settings.on_bad_record == "separate":
         errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
+        catalog = dict(settings.catalog)
+        if "name" in catalog:
+            catalog["name"] += "_errors"
         of_errors = DerivedTableSettings(
             source=settings.source,
             upstream=settings.name,
@@ -107,7 +110,7 @@ def typed_assets(
             max_bytes=settings.max_bytes,
             checks={**settings.checks, **_NOT_OF_ERRORS},
             **settings.of(AssetSettings),
-            **{**settings.of(DerivedTableFormat), "catalog": _catalog_of_errors(settings.catalog)},
+            **settings.of(DerivedTableFormat) | {"catalog": catalog},
         )
         description = f"The records that could not be decoded for {key.to_user_string()}."
         assets.append(
@@ -122,12 +125,6 @@ def typed_assets(
         )
         roles[errors_key] = "errors"
     return assets, roles
-
-
-def _catalog_of_errors(catalog: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting `catalog` of the table of errors."""
-    name = {"name": f"{catalog['name']}_errors"} if "name" in catalog else {}
-    return {**catalog, **name}
 
 
 def _typed_rows(
