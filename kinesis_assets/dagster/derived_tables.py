@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
-from kinesis_assets.dagster.events.metadata import exact_entry
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     import dagster as dg
     from pyspark.sql import SparkSession
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedTable
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.format import DerivedIn, SourceFormat
-
-COMMIT_ID = "commit_id"
-"""The id of the last commit that an event covers, among its exact values. It covers those that the same run
-made before, too."""
 
 _ATTRIBUTE = "_kinesis_consumption"
 
@@ -169,31 +164,6 @@ def table_of(
             f"asset {asset}: its source {consumption.upstream.to_user_string()} is not defined"
         )
     return key, consumption, consumption.owned(key, definitions[consumption.upstream], opened)
-
-
-def derived_metadata(
-    commits: Sequence[DerivedCommit], totals: Mapping[str, Any] = {}, exact: Mapping[str, object] = {}
-) -> dict[str, Any]:
-    """Return the event metadata of some commits of a derived table, oldest first."""
-    counts = [commit.bad_records for commit in commits if commit.bad_records is not None]
-    redriven = [commit.redriven for commit in commits if commit.redriven is not None]
-    facts: dict[str, Any] = {
-        "rows": sum(commit.rows for commit in commits),
-        "rows deleted": sum(commit.deleted for commit in commits),
-        **({"bad records": sum(counts)} if counts else {}),
-    }
-    if redriven:
-        facts["records redriven"] = sum(each.decoded for each in redriven)
-        facts["bad records left"] = redriven[-1].left
-    unmatched = [commit.unmatched for commit in commits if commit.unmatched is not None]
-    if unmatched:
-        facts["unmatched records"] = sum(unmatched)
-    if given_up := list(dict.fromkeys(each for commit in commits for each in commit.given_up)):
-        facts["on deleted"] = ", ".join(sorted({str(each.on_deleted) for each in commits if each.given_up}))
-        facts["given up"] = "; ".join(map(str, given_up))
-        facts["rows given up"] = sum(each.rows or 0 for each in given_up)
-    ids = {"cursor": str(commits[-1].cursor), COMMIT_ID: str(commits[-1].commit_id)} if commits else {}
-    return {**facts, **totals, **exact_entry({"commits": len(commits), **ids, **exact})}
 
 
 @dataclass(frozen=True, slots=True)

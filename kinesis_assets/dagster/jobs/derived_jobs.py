@@ -8,7 +8,8 @@ import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.dagster_internals import assets_of_location
-from kinesis_assets.dagster.derived_tables import derived_metadata, derived_tables, table_of
+from kinesis_assets.dagster.derived.derived_events import derived_metadata, totals_of_table
+from kinesis_assets.dagster.derived_tables import derived_tables, table_of
 from kinesis_assets.dagster.events.metadata import facts_metadata
 from kinesis_assets.dagster.jobs.single_op_job import single_op_job
 from kinesis_assets.dagster.stream import OpenStream, open_stream
@@ -189,8 +190,6 @@ def build_redrive_job(
         "expression was corrected. Without apply it only reports the plan.",
     )
     def job(context: dg.OpExecutionContext, config: RedriveConfig) -> None:
-        from kinesis_assets.dagster.derived.derived_events import totals_of_table  # noqa: PLC0415  # only its runs need it
-
         opened = open_stream(context.resources, names)
         known = assets_of_location(context) if assets is None else assets
         facts, commit = redrive_asset(opened, known, config.asset, by=context.run_id, apply=config.apply)
