@@ -148,7 +148,7 @@ def build_kinesis_stream(settings: StreamSettings) -> dg.Definitions:
 
         # A test evaluates the sensor without a repository.
         assets = {} if context.repository_def is None else context.repository_def.assets_defs_by_key
-        tables = {key: each.table for key, each in derived_tables(assets, names).items()}
+        tables = {key: each.settings.table for key, each in derived_tables(assets, names).items()}
         derived = _tables_after_landing(assets, tables, below)
         opened = open_stream(context.resources, names)
         return evaluate(

@@ -259,7 +259,7 @@ def registered_tables(
     if (settings := catalog_of(opened.settings.registration)) is not None:
         found.append(RegisteredTable(opened, opened.names.raw_key, settings, opened.table))
     for key, each in derived_tables(assets, opened.names).items():
-        if (settings := catalog_of(each.registration)) is not None:
+        if (settings := catalog_of(each.settings.registration)) is not None:
             found.append(RegisteredTable(opened, key, settings, each.open_table(opened)))
     if asset is not None:
         names = ", ".join(each.key.to_user_string() for each in found) or "none"

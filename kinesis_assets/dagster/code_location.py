@@ -74,7 +74,7 @@ def refuse_shared_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition])
     for key, definition in sorted(definitions.items()):
         if (consumption := consumption_of(definition)) is not None:
             derived.add(key)
-            table = consumption.table
+            table = consumption.settings.table
         elif _is_raw(key, definition):
             table = uri_of(definition, key)
         else:
@@ -109,7 +109,7 @@ def refuse_shared_entries(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]
         raw = raws.get(key if consumption is None else consumption.stream.raw_key)
         if raw is None:
             continue
-        catalog, place = raw if consumption is None else (consumption.catalog, raw[1])
+        catalog, place = raw if consumption is None else (consumption.settings.catalog, raw[1])
         entry = entry_id(catalog, place, key.path[-1])
         if entry is not None and (owner := owners.setdefault(entry, key)) != key:
             raise InvalidInput(
@@ -154,7 +154,9 @@ def refuse_iceberg_sources(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition
             if upstream.metadata_by_key.get(consumption.upstream, {}).get(STORAGE_KIND) != ICEBERG:
                 continue
             reason = "which is the Iceberg table of another stream"
-        elif above.format is None or _entry(above, definitions) == _entry(above, definitions, consumption):
+        elif not above.settings.is_iceberg or (
+            _entry(above, definitions) == _entry(above, definitions, consumption)
+        ):
             continue
         else:
             reason = "whose catalog is in the region, or called with the role, of another stream"
@@ -177,7 +179,7 @@ def _entry(
     """Return what identifies a table in its catalog for those of a stream, by default of its own."""
     raw = definitions.get((reader or table).stream.raw_key)
     found = None if raw is None else getattr(body_of(raw), _CATALOG, None)
-    return None if found is None else entry_id(table.catalog, found[1], "")
+    return None if found is None else entry_id(table.settings.catalog, found[1], "")
 
 
 def _is_raw(key: dg.AssetKey, definition: dg.AssetsDefinition) -> bool:

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.dagster.dagster_internals import body_of, definition_of
-from kinesis_assets.dagster.events.metadata import exact_entry
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     import dagster as dg
     from pyspark.sql import SparkSession
 
     from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-    from kinesis_assets.dagster.settings.table_format_settings import FormatOf
+    from kinesis_assets.dagster.settings.derived_settings import DerivedSettings
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.derive.commit_entry import DerivedCommit
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedTable
-    from kinesis_assets.derive.policy import OnDeleted, Retention
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.format import DerivedIn, SourceFormat
-
-COMMIT_ID = "commit_id"
-"""The id of the last commit that an event covers, among its exact values. It covers those that the same run
-made before, too."""
 
 _ATTRIBUTE = "_kinesis_consumption"
 
@@ -40,33 +34,27 @@ class Consumption:
     """A derived table, and how it is computed.
 
     Attributes:
+        asset: The last part of its asset key, which is its name in a catalog by default.
         derivation: Returns the derivation for the path or URI of the source.
         unique: The columns whose values together occur once in the table; empty if there are none.
         place: The file and the line that name the source, for errors; empty if they are not known.
         of_errors: Whether its source are the records that the table of *upstream* has separated.
         routes: If its source is a router, the values of the column `route` of the rows that it consumes.
         groups: The columns of the groups of a roll-up; empty if it is none.
-        retention: How long the table keeps rows; None if it keeps all.
-        catalog: The setting `catalog` of the table.
-        format: Returns the format of the table; None for Delta Lake.
     """
 
+    settings: DerivedSettings
+    asset: str
     stream: StreamNames
     upstream: dg.AssetKey
-    table: str
-    derivation: Callable[[str], Derivation]
-    on_deleted: OnDeleted
-    unique: tuple[str, ...]
     checks: DerivedChecks
+    derivation: Callable[[str], Derivation]
+    unique: tuple[str, ...] = ()
     place: str = ""
     of_errors: bool = False
     groups: tuple[str, ...] = ()
-    partition_by: tuple[str, ...] = ()
-    retention: Retention | None = None
     routes: tuple[str, ...] = ()
     is_router: bool = False
-    catalog: Mapping[str, str] = field(default_factory=dict)
-    format: FormatOf | None = None
 
     def commits(
         self,
@@ -83,7 +71,7 @@ class Consumption:
         from kinesis_assets.derive.run import derive  # noqa: PLC0415  # definitions open no table
         from kinesis_assets.ingest.executor_check import check_executors  # noqa: PLC0415  # as above
 
-        check_executors(spark, f"table {self.table}", table.folder)
+        check_executors(spark, f"table {self.settings.table}", table.folder)
         derivation = self.owned(key, definition_of(context, self.upstream), opened)
         return derive(spark, table, derivation, by=context.run.run_id)
 
@@ -113,20 +101,15 @@ class Consumption:
         source_format = self.source_format(upstream, opened)
         return replace(derivation, owner=key.to_user_string(), source_format=source_format)
 
-    @property
-    def registration(self) -> Mapping[str, str]:
-        """Where the table is registered, see `catalog_of`; empty if it is not."""
-        return self.catalog if self.format is None else {}
-
     def format_in(self, opened: OpenStream) -> DerivedIn | None:
         """Return the format of the table, whose catalog is called as the stream is; None for Delta Lake."""
-        return None if self.format is None else self.format(opened.aws_settings)
+        return self.settings.derived_in(self.asset, opened.aws_settings)
 
     def open_table(self, opened: OpenStream) -> DerivedTable:
         """Return the table, which may not exist yet, with the role of the stream."""
         from kinesis_assets.derive.derived_table import DerivedTable  # noqa: PLC0415  # as above
 
-        return DerivedTable(self.table, role=opened.role, format=self.format_in(opened))
+        return DerivedTable(self.settings.table, role=opened.role, format=self.format_in(opened))
 
 
 def uri_of(definition: dg.AssetsDefinition, key: dg.AssetKey) -> str:
@@ -183,31 +166,6 @@ def table_of(
     return key, consumption, consumption.owned(key, definitions[consumption.upstream], opened)
 
 
-def derived_metadata(
-    commits: Sequence[DerivedCommit], totals: Mapping[str, Any] = {}, exact: Mapping[str, object] = {}
-) -> dict[str, Any]:
-    """Return the event metadata of some commits of a derived table, oldest first."""
-    counts = [commit.bad_records for commit in commits if commit.bad_records is not None]
-    redriven = [commit.redriven for commit in commits if commit.redriven is not None]
-    facts: dict[str, Any] = {
-        "rows": sum(commit.rows for commit in commits),
-        "rows deleted": sum(commit.deleted for commit in commits),
-        **({"bad records": sum(counts)} if counts else {}),
-    }
-    if redriven:
-        facts["records redriven"] = sum(each.decoded for each in redriven)
-        facts["bad records left"] = redriven[-1].left
-    unmatched = [commit.unmatched for commit in commits if commit.unmatched is not None]
-    if unmatched:
-        facts["unmatched records"] = sum(unmatched)
-    if given_up := list(dict.fromkeys(each for commit in commits for each in commit.given_up)):
-        facts["on deleted"] = ", ".join(sorted({str(each.on_deleted) for each in commits if each.given_up}))
-        facts["given up"] = "; ".join(map(str, given_up))
-        facts["rows given up"] = sum(each.rows or 0 for each in given_up)
-    ids = {"cursor": str(commits[-1].cursor), COMMIT_ID: str(commits[-1].commit_id)} if commits else {}
-    return {**facts, **totals, **exact_entry({"commits": len(commits), **ids, **exact})}
-
-
 @dataclass(frozen=True, slots=True)
 class CheckedTable:
     """A derived table whose checks are evaluated, as its stream opens it.
@@ -242,7 +200,7 @@ class CheckedTable:
     @property
     def uri(self) -> str:
         """Its path or URI."""
-        return self.consumption.table
+        return self.consumption.settings.table
 
     @property
     def checks(self) -> DerivedChecks:
@@ -261,5 +219,5 @@ def checked_tables(
     return [
         CheckedTable.of(key, each, definitions[each.upstream], opened)
         for key, each in derived_tables(definitions, opened.names).items()
-        if (each.checks.reading_no_rows or each.registration) and has_uri(definitions, each.upstream)
+        if (each.checks.reading_no_rows or each.settings.registration) and has_uri(definitions, each.upstream)
     ]

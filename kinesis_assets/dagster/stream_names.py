@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import dagster as dg
 
@@ -14,6 +14,9 @@ from kinesis_assets.kinesis.stream import StreamAddress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+JobName = Literal["maintenance", "replay", "seek", "rebuild", "redrive", "catch_up", "prune_history"]
+"""The jobs of a stream, which are in `dagster/jobs/`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,40 +102,9 @@ class StreamNames:
         """The name of the op of the raw asset's checks."""
         return f"{self.raw_step}_checks"
 
-    @property
-    def maintenance_job(self) -> str:
-        """The name of the job that maintains the tables."""
-        return f"{self.raw_step}_maintenance"
-
-    @property
-    def replay_job(self) -> str:
-        """The name of the job that replays a range."""
-        return f"{self.raw_step}_replay"
-
-    @property
-    def seek_job(self) -> str:
-        """The name of the job that sets positions."""
-        return f"{self.raw_step}_seek"
-
-    @property
-    def rebuild_job(self) -> str:
-        """The name of the job that starts a derived table again."""
-        return f"{self.raw_step}_rebuild"
-
-    @property
-    def redrive_job(self) -> str:
-        """The name of the job that decodes the bad records of a derived table again."""
-        return f"{self.raw_step}_redrive"
-
-    @property
-    def catch_up_job(self) -> str:
-        """The name of the job that catches up."""
-        return f"{self.raw_step}_catch_up"
-
-    @property
-    def prune_history_job(self) -> str:
-        """The name of the job that deletes old runs."""
-        return f"{self.raw_step}_prune_history"
+    def job(self, name: JobName) -> str:
+        """Return the name of a job."""
+        return f"{self.raw_step}_{name}"
 
 
 def is_key(source: str) -> bool:

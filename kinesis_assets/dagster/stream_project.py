@@ -184,7 +184,7 @@ def run_replay(
         plan_replay(opened.client, opened.table, window, shard_ids)
 
     config = {"start": start, "end": end, "shards": list(shard_ids)}
-    return _run_job(project, instance, project.names.replay_job, config, check)
+    return _run_job(project, instance, project.names.job("replay"), config, check)
 
 
 def run_catch_up(
@@ -201,7 +201,7 @@ def run_catch_up(
         KinesisAssetsError: The run failed as a whole. Its jump may have been committed.
     """
     config = {"shards": list(shard_ids), "by": by}
-    return _run_job(project, instance, project.names.catch_up_job, config)
+    return _run_job(project, instance, project.names.job("catch_up"), config)
 
 
 def _run_job(

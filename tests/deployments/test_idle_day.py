@@ -46,7 +46,7 @@ class Deployment(VirtualDeployment):
 
     def maintain(self) -> None:
         """Run the maintenance job, as its schedule does once a day."""
-        job = self._definitions.resolve_job_def(StreamNames(self._stream).maintenance_job)
+        job = self._definitions.resolve_job_def(StreamNames(self._stream).job("maintenance"))
         assert job.execute_in_process(instance=self._instance).success
 
     def _run(self, tags: dict[str, str], shard_ids: Sequence[str], status: Status) -> None:

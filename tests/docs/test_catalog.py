@@ -21,7 +21,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "catalog.md").read_text()
 @dagsters_own_warnings
 def test_the_yaml_registers_a_table():
     (asset,) = loaded(KinesisTableComponent, **TABLE["attributes"])[1].assets
-    assert consumption_of(asset).catalog == {"database": "lake"}
+    assert consumption_of(asset).settings.catalog == {"database": "lake"}
     assert "catalog" in {key.name for key in asset.check_keys}
 
 

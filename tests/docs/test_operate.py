@@ -85,7 +85,7 @@ def test_a_catch_up_is_planned_and_applied(spark, operate, cli):
     ]
     assert cli(*COMMANDS["catch-up"][:-1]).exit_code == 0
     operate("catch-up")
-    assert f"`{StreamNames('clicks').catch_up_job}`" in PAGE
+    assert f"`{StreamNames('clicks').job('catch_up')}`" in PAGE
 
 
 def test_the_documented_names_exist():

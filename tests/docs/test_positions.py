@@ -64,5 +64,5 @@ def test_every_direction_of_a_seek_is_documented():
 
 def test_the_documented_job_is_defined():
     definitions = build_kinesis_stream("clicks", table="./clicks")
-    assert f"`{StreamNames('clicks').seek_job}`" in PAGE
-    assert definitions.resolve_job_def(StreamNames("clicks").seek_job)
+    assert f"`{StreamNames('clicks').job('seek')}`" in PAGE
+    assert definitions.resolve_job_def(StreamNames("clicks").job("seek"))

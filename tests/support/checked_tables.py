@@ -9,8 +9,8 @@ import dagster as dg
 
 from kinesis_assets.dagster.derived_tables import CheckedTable, Consumption
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
+from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.derive.policy import OnDeleted
 
 SOURCE, CHECKS = dg.AssetKey("source"), DerivedChecks()
 
@@ -20,15 +20,17 @@ def checked_table(
 ) -> CheckedTable:
     """Return a table with the partitions of `PlainDerived`, and with the changes that `changed` makes."""
     derivation: Any = None  # no check computes rows
-    consumption = Consumption(
-        StreamNames("clicks"), SOURCE, uri, derivation, OnDeleted.FAIL, (), checks, partition_by=("part",)
-    )
+    settings = DerivedTableSettings(source="clicks", table=uri, partition_by=["part"])
+    consumption = Consumption(settings, name, StreamNames("clicks"), SOURCE, checks, derivation)
     return changed(CheckedTable(dg.AssetKey(name), consumption, source), **changes)
 
 
 def changed(table: CheckedTable, **changes: Any) -> CheckedTable:
-    """Return a table with other attributes, `uri`, or attributes of its consumption."""
+    """Return a table with other attributes, `uri`, settings, or attributes of its consumption."""
     own = {name: changes.pop(name) for name in ("key", "source", "source_format") if name in changes}
     if "uri" in changes:
         changes["table"] = changes.pop("uri")
-    return replace(table, consumption=replace(table.consumption, **changes), **own)
+    before = table.consumption.settings
+    given = {name: changes.pop(name) for name in type(before).model_fields if name in changes}
+    settings = before.model_copy(update=given)
+    return replace(table, consumption=replace(table.consumption, settings=settings, **changes), **own)

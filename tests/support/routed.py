@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kinesis_assets.dagster.derived.typed_rows import RoutedRows, RouterRows, TypedRows
+from kinesis_assets.dagster.derived.typed_rows import RoutedRows, TypedRows, rows_of_router
 from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.derive.data_files import routes_folder
@@ -71,7 +71,7 @@ class Routed:
 
     def router(self, **changes: Any) -> DerivedBench:
         settings = self.routes
-        rows = RouterRows(settings).of_router
+        rows = partial(rows_of_router, settings)
         return self.table(settings.table, rows, mode=Router(4), partition_by=("route",), **changes)
 
     def of_route(self, number: int, **changes: Any) -> DerivedBench:

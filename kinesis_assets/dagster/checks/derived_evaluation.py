@@ -288,7 +288,7 @@ class DerivedEvaluation:
         ]
 
     def _of_catalog(self) -> Iterator[CheckResult]:
-        snapshot, catalog = self._state.snapshot, self._consumption.registration
+        snapshot, catalog = self._state.snapshot, self._consumption.settings.registration
         version = None if snapshot is None else snapshot.registrable
         if self._entries is not None and version is not None and catalog:
             result = self._entries.check(self._checks.catalog, self._table.key, catalog, version)
@@ -333,7 +333,7 @@ class DerivedEvaluation:
                 raise
             return None
         if snapshot is not None:
-            snapshot.check_identity(source.origin_id, self._consumption.partition_by)
+            snapshot.check_identity(source.origin_id, self._consumption.settings.partition_by)
         if source.end.commit is not None:  # this machine's clock may be behind
             self._now = max(self._now, time_of_id(source.end.commit))
         return source
@@ -363,7 +363,7 @@ class DerivedEvaluation:
             with suppress(TableRewritten):
                 refuse_rewritten(snapshot)
                 return None
-        on_deleted, known = self._consumption.on_deleted, self.progress.next_run
+        on_deleted, known = self._consumption.settings.on_deleted, self.progress.next_run
         found = NextRun(self._now, newest.commit_id, source.end.amendment, on_deleted)
         if known is not None and 0 <= self._now - known.at < _NEXT_RUN_EVERY:
             facts = msgspec.structs.replace(known, at=found.at, refused=None, restarts=None)

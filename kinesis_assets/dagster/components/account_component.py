@@ -31,6 +31,7 @@ from kinesis_assets.dagster.settings.stream_settings import SharedSettings
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput, StreamsNotListed
 from kinesis_assets.kinesis.settings import ClientSettings
+from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -239,7 +240,9 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 def _refuse_shared_tables(settings: dict[str, dict[str, Any]]) -> None:
     owners: dict[str, str] = {}
     for name, each in settings.items():
-        owner = owners.setdefault(each["table"].rstrip("/"), name)
+        with naming(f"streams: {name}"):
+            place = TableFolder.at(each["table"]).place
+        owner = owners.setdefault(place, name)
         if owner != name:
             raise InvalidInput(
                 f"streams: {owner} and {name} have the same table, {each['table']}; set another table for "

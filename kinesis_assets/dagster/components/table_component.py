@@ -12,16 +12,16 @@ from kinesis_assets.dagster.derived.derived_asset import build_derived_table
 from kinesis_assets.dagster.derived.selected_columns import check_columns
 from kinesis_assets.dagster.derived.typed_rows import (
     RoutedRows,
-    RouterRows,
     TypedRows,
     column_lineage,
     lineage_of_errors,
     lineage_of_router,
+    rows_of_router,
 )
 from kinesis_assets.dagster.settings.asset_settings import AssetSettings
 from kinesis_assets.dagster.settings.check_settings import OFF
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
-from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
+from kinesis_assets.dagster.settings.routes_settings import RoutedTableSettings, RoutesSettings
 from kinesis_assets.dagster.settings.settings_base import naming
 from kinesis_assets.dagster.settings.table_format_settings import DerivedTableFormat
 from kinesis_assets.dagster.settings.table_settings import TableSettings
@@ -32,7 +32,7 @@ from kinesis_assets.schemas.ddl import parse_columns
 from kinesis_assets.schemas.registries import read_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kinesis_assets.schemas.ddl import Field
@@ -67,30 +67,22 @@ def typed_assets(
     settings: TableSettings,
     context: dg.ComponentLoadContext,
     *,
-    rows_of: type[TypedRows] = TypedRows,
-    routes: Sequence[str] = (),
     description: str | None = None,
     place: str = "",
 ) -> tuple[list[dg.AssetsDefinition], dict[dg.AssetKey, AssetRole]]:
     """Return the asset of a typed table, that of its errors if they are separate, and the role of each.
 
     Args:
-        rows_of: The class of the transformations of its rows.
-        routes: If its source is a router, see `build_derived_table`.
         description: The description of the table's asset, unless the settings have one. It has a default.
         place: The file and the line that name its source.
 
     Raises:
         InvalidInput: The schema, or a setting that names columns, is invalid.
     """
-    rows, fields = _typed_rows(settings, context, rows_of)
+    rows, fields = _typed_rows(settings, context)
     check_columns(settings, fields)
     key = dg.AssetKey.from_user_string(settings.name)
-    names = StreamNames.parse(settings.source)
-    source = names.raw_key
-    lineage = column_lineage(settings, fields, source)
-    if settings.upstream is not None:
-        source = dg.AssetKey.from_user_string(settings.upstream)
+    lineage = column_lineage(settings, fields)
     assets = [
         build_derived_table(
             key,
@@ -98,8 +90,8 @@ def typed_assets(
             rows.of_table,
             careful=partial(rows.of_table, is_careful=True) if settings.format else None,
             all_columns=settings.follows_registry,
-            metadata={"dagster/column_lineage": lineage} if lineage else None,
-            routes=routes,
+            metadata={"dagster/column_lineage": lineage} if lineage else {},
+            routes=settings.routes if isinstance(settings, RoutedTableSettings) else (),
             description=description,
             place=place,
         )
@@ -107,6 +99,9 @@ def typed_assets(
     roles: dict[dg.AssetKey, AssetRole] = {key: "table"}
     if settings.on_bad_record == "separate":
         errors_key = dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_errors"])
+        catalog = dict(settings.catalog)
+        if "name" in catalog:
+            catalog["name"] += "_errors"
         of_errors = DerivedTableSettings(
             source=settings.source,
             upstream=settings.name,
@@ -115,7 +110,7 @@ def typed_assets(
             max_bytes=settings.max_bytes,
             checks={**settings.checks, **_NOT_OF_ERRORS},
             **settings.of(AssetSettings),
-            **{**settings.of(DerivedTableFormat), "catalog": _catalog_of_errors(settings.catalog)},
+            **settings.of(DerivedTableFormat) | {"catalog": catalog},
         )
         description = f"The records that could not be decoded for {key.to_user_string()}."
         assets.append(
@@ -125,27 +120,22 @@ def typed_assets(
                 rows.of_errors,
                 of_errors=True,
                 description=description,
-                metadata={"dagster/column_lineage": lineage_of_errors(source)},
+                metadata={"dagster/column_lineage": lineage_of_errors(settings.upstream_key)},
             )
         )
         roles[errors_key] = "errors"
     return assets, roles
 
 
-def _catalog_of_errors(catalog: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting `catalog` of the table of errors."""
-    name = {"name": f"{catalog['name']}_errors"} if "name" in catalog else {}
-    return {**catalog, **name}
-
-
 def _typed_rows(
-    settings: TableSettings, context: dg.ComponentLoadContext, rows_of: type[TypedRows]
+    settings: TableSettings, context: dg.ComponentLoadContext
 ) -> tuple[TypedRows, Sequence[Field] | None]:
     """Return the transformations with the schema as the decoder takes it, and the fields of the records.
 
     Without a format, and for a schema of a registry, which runs read, the schema is empty, and the fields
     are None.
     """
+    rows_of = RoutedRows if isinstance(settings, RoutedTableSettings) else TypedRows
     format_ = settings.format_found
     if format_ is None:
         return rows_of(settings, ""), None
@@ -212,7 +202,7 @@ class KinesisRoutesComponent(RoutesSettings, YamlComponent):
             build_derived_table(
                 key,
                 self.router,
-                RouterRows(self).of_router,
+                partial(rows_of_router, self),
                 routed_to=len({route for _, route in self.values}) + 1,
                 description=f"The documents of {names.stream}, by {self.route_by}, in {self.table}. In those "
                 "that no route matches, route is null.",
@@ -225,8 +215,6 @@ class KinesisRoutesComponent(RoutesSettings, YamlComponent):
                 of_route, roles_of_route = typed_assets(
                     table,
                     context,
-                    rows_of=RoutedRows,
-                    routes=table.routes,
                     description=f"The documents of {names.stream} whose {self.route_by} is "
                     f"{' or '.join(table.routes)}, in {table.table}.",
                 )

@@ -1,7 +1,7 @@
 """The base of the components: how their YAML becomes settings, and what `dg scaffold defs` writes.
 
-Refuse two components of a project whose definitions have the same name. Dagster refuses most of them too,
-but names no file; and it would let two streams share their partitions.
+Two components of a project whose definitions have the same name are refused. Dagster refuses most of them
+too, but names no file; and it would let two streams share their partitions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import dataclasses
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_origin
 from weakref import WeakKeyDictionary
@@ -24,7 +23,7 @@ from kinesis_assets.dagster.settings.yaml_model import Renderer, alternatives_of
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kinesis_assets.dagster.stream_names import StreamNames
 
@@ -132,7 +131,15 @@ class YamlComponent(Settings, dg.Component, dg.Resolvable):
             f"stream {stream}" if "raw" in roles.values() else f"table {next(iter(roles)).to_user_string()}"
         )
         take_names(context, what, definitions)
-        return with_asset_specs(definitions, stream, roles, self.get_asset_spec)
+
+        def changed(spec: dg.AssetSpec) -> dg.AssetSpec:
+            props = KinesisAssetProps(roles[spec.key], stream, spec)
+            spec = self.get_asset_spec(props)
+            _check(props, spec)
+            return spec
+
+        with warnings.catch_warnings(action="ignore", category=dg.PreviewWarning):
+            return definitions.map_asset_specs(func=changed)
 
 
 def _rendered(context: dg.ResolutionContext, model: BaseModel) -> dict[str, Any]:
@@ -197,7 +204,7 @@ AssetRole = Literal["stream", "raw", "router", "table", "errors"]
 """The stream, its raw table, a router, a typed table, or the table of records that could not be decoded."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class KinesisAssetProps:
     """An asset that a component defines, for its `get_asset_spec`."""
 
@@ -211,29 +218,8 @@ def stream_roles(names: StreamNames) -> dict[dg.AssetKey, AssetRole]:
     return {names.stream_key: "stream", names.raw_key: "raw"}
 
 
-def with_asset_specs(
-    definitions: dg.Definitions,
-    stream: str,
-    roles: Mapping[dg.AssetKey, AssetRole],
-    get_asset_spec: Callable[[KinesisAssetProps], dg.AssetSpec],
-) -> dg.Definitions:
-    """Return definitions whose assets have the specs that a function returns.
-
-    Raises:
-        InvalidInput: The function changed what runs depend on.
-    """
-
-    def changed(spec: dg.AssetSpec) -> dg.AssetSpec:
-        props = KinesisAssetProps(roles[spec.key], stream, spec)
-        changed = get_asset_spec(props)
-        _check(props, changed)
-        return changed
-
-    with warnings.catch_warnings(action="ignore", category=dg.PreviewWarning):
-        return definitions.map_asset_specs(func=changed)
-
-
 def _check(props: KinesisAssetProps, changed: dg.AssetSpec) -> None:
+    """Check that `get_asset_spec` has not changed what runs depend on."""
     spec = props.spec
     fixed = ["key", "partitions_def"] if props.role == "stream" else ["key", "partitions_def", "deps"]
     different = [name for name in fixed if getattr(changed, name) != getattr(spec, name)]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, wraps
 from math import inf
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -27,7 +26,6 @@ from kinesis_assets.dagster.events.table_metadata import (
 from kinesis_assets.dagster.failures import shown_as_failures
 from kinesis_assets.dagster.settings.asset_settings import policy_of
 from kinesis_assets.dagster.settings.derived_settings import (
-    DerivedSettings,
     DerivedTableSettings,
     RollupSettings,
     parse_deleted_for,
@@ -35,6 +33,7 @@ from kinesis_assets.dagster.settings.derived_settings import (
 from kinesis_assets.dagster.settings.settings_base import with_arguments_of
 from kinesis_assets.dagster.stream import open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
+from kinesis_assets.derive.policy import MAX_BYTES
 from kinesis_assets.errors import BadRecordsRefused, InvalidInput
 from kinesis_assets.schemas.ddl import KEEPING
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.derive.data_files import RecordCounts
-    from kinesis_assets.derive.derivation import CheckedRows, Derivation, Upsert
+    from kinesis_assets.derive.derivation import CheckedRows, Derivation, Rollup, Upsert
 
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -84,29 +83,18 @@ def rollup(settings: RollupSettings) -> Callable[[Transform], dg.AssetsDefinitio
     Raises:
         InvalidInput: An argument is invalid.
     """
-
-    def decorate(transform: Transform) -> dg.AssetsDefinition:
-        def derivation(source: str) -> Derivation:
-            from kinesis_assets.derive.derivation import Derivation, Rollup  # noqa: PLC0415  # loads PySpark
-
-            return Derivation(
-                source=source,
-                transform=transform,
-                mode=Rollup(tuple(settings.by)),
-                partition_by=tuple(settings.partition_by),
-                on_deleted=settings.on_deleted,
-                time_zone=settings.time_zone,
-            )
-
-        key = dg.AssetKey(transform.__name__)
-        return _asset(key, settings, derivation, transform.__doc__, code_references(transform))
-
-    return decorate
+    return lambda transform: build_derived_table(
+        dg.AssetKey(transform.__name__),
+        settings,
+        transform,
+        description=transform.__doc__,
+        metadata=code_references(transform),
+    )
 
 
 def build_derived_table(
     key: dg.AssetKey,
-    settings: DerivedTableSettings,
+    settings: DerivedTableSettings | RollupSettings,
     transform: Callable[[DataFrame], DataFrame | CheckedRows],
     *,
     careful: Callable[[DataFrame], DataFrame | CheckedRows] | None = None,
@@ -115,7 +103,7 @@ def build_derived_table(
     routes: Sequence[str] = (),
     routed_to: int = 0,
     description: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] = {},
     place: str = "",
 ) -> dg.AssetsDefinition:
     """Return the asset of a derived table.
@@ -136,75 +124,30 @@ def build_derived_table(
         return Derivation(
             source=source,
             transform=transform,
-            mode=Router(routed_to) if routed_to else _upsert_of(settings),
+            mode=Router(routed_to) if routed_to else _mode_of(settings),
             partition_by=tuple(settings.partition_by),
             on_deleted=settings.on_deleted,
-            max_bytes=settings.max_bytes,
+            max_bytes=MAX_BYTES if isinstance(settings, RollupSettings) else settings.max_bytes,
             all_columns=all_columns,
             time_zone=settings.time_zone,
             careful=careful,
         )
 
-    return _asset(
-        key,
-        settings,
-        derivation,
-        description,
-        metadata or {},
-        of_errors=of_errors,
-        routes=routes,
-        is_router=bool(routed_to),
-        place=place,
-    )
-
-
-def _upsert_of(settings: DerivedTableSettings) -> Upsert | None:
-    """Return how rows of a table with a key replace others; None if it has none."""
-    from kinesis_assets.derive.derivation import Upsert  # noqa: PLC0415  # loads PySpark
-
-    if not settings.key:
-        return None
-    remembered = None if settings.deleted_for is None else parse_deleted_for(settings.deleted_for)
-    return Upsert(tuple(settings.key), tuple(settings.order_by), settings.delete_where, remembered)
-
-
-def _asset(
-    key: dg.AssetKey,
-    settings: DerivedSettings,
-    derivation: Callable[[str], Derivation],
-    description: str | None,
-    metadata: Mapping[str, Any],
-    *,
-    of_errors: bool = False,
-    routes: Sequence[str] = (),
-    is_router: bool = False,
-    place: str = "",
-) -> dg.AssetsDefinition:
-    names = StreamNames.parse(settings.source)
-    upstream = names.raw_key
-    if settings.upstream is not None:
-        upstream = dg.AssetKey.from_user_string(settings.upstream)
-
+    names, upstream = StreamNames.parse(settings.source), settings.upstream_key
     checks = settings.checks_of_table
-    unique = tuple(settings.key) if isinstance(settings, DerivedTableSettings) else ()
-    place = place or place_of_code(metadata)
     consumption = Consumption(
+        settings,
+        key.path[-1],
         names,
         upstream,
-        settings.table,
-        derivation,
-        settings.on_deleted,
-        unique,
         checks,
-        place,
+        derivation,
+        unique=() if isinstance(settings, RollupSettings) else tuple(settings.key),
+        place=place or place_of_code(metadata),
         of_errors=of_errors,
         groups=tuple(settings.by) if isinstance(settings, RollupSettings) else (),
-        partition_by=tuple(settings.partition_by),
-        retention=settings.retention,
         routes=tuple(routes),
-        is_router=is_router,
-        catalog=settings.catalog,
-        format=settings.format_of(key.path[-1]),
+        is_router=bool(routed_to),
     )
 
     @shown_as_failures()
@@ -266,6 +209,18 @@ def _asset(
     )(derived)
 
 
+def _mode_of(settings: DerivedTableSettings | RollupSettings) -> Upsert | Rollup | None:
+    """Return how rows of the table replace others; None if they do not."""
+    from kinesis_assets.derive.derivation import Rollup, Upsert  # noqa: PLC0415  # loads PySpark
+
+    if isinstance(settings, RollupSettings):
+        return Rollup(tuple(settings.by))
+    if not settings.key:
+        return None
+    remembered = None if settings.deleted_for is None else parse_deleted_for(settings.deleted_for)
+    return Upsert(tuple(settings.key), tuple(settings.order_by), settings.delete_where, remembered)
+
+
 def _own_key(context: dg.AssetExecutionContext) -> dg.AssetKey:
     """Return the key of the running asset, which may differ from the one that it was built with."""
     keys: set[dg.AssetKey] = {check.asset_key for check in context.selected_asset_check_keys}
@@ -296,36 +251,31 @@ def moves_after_landing(definition: dg.AssetsDefinition, key: dg.AssetKey) -> bo
     return condition is not None and condition.get_label() == _LABEL
 
 
-@dataclass(frozen=True, slots=True)
-class BadRecordLimit:
-    """How many records of a step may be bad.
+def refuse_bad_records(table: str, most: float, reason: str, instead: str, counts: RecordCounts) -> None:
+    """Check that at most a share of the records of a step is bad.
 
-    Attributes:
+    Args:
         reason: Which setting says so, for the error.
         instead: What to do to accept more of them, for the error.
+
+    Raises:
+        BadRecordsRefused: More of them are.
     """
+    if counts.errors > most * counts.records:
+        share = counts.errors / counts.records
+        raise BadRecordsRefused(
+            table,
+            f"{counts.errors} of {counts.records} records (a share of {share:.3g}) are bad, "
+            f"and {reason}. Nothing was committed. One of them is {counts.example}. Correct the "
+            f"schema, the expression or the producer, or {instead}",
+        )
 
-    share: float
-    reason: str
-    instead: str
 
-    @classmethod
-    def of_share(cls, share: float | None) -> Self | None:
-        """Return the limit of the setting `max_bad_share`."""
-        if share is None:
-            return None
-        return cls(share, f"max_bad_share is {share:g}", "raise max_bad_share")
-
-    def check(self, table: str, counts: RecordCounts) -> None:
-        """Check the records of a step."""
-        if counts.errors > self.share * counts.records:
-            share = counts.errors / counts.records
-            raise BadRecordsRefused(
-                table,
-                f"{counts.errors} of {counts.records} records (a share of {share:.3g}) are bad, "
-                f"and {self.reason}. Nothing was committed. One of them is {counts.example}. Correct the "
-                f"schema, the expression or the producer, or {self.instead}",
-            )
+def check_of_share(table: str, most: float | None) -> Callable[[RecordCounts], None] | None:
+    """Return the check of the records of a step by the setting `max_bad_share`; None without it."""
+    if most is None:
+        return None
+    return partial(refuse_bad_records, table, most, f"max_bad_share is {most:g}", "raise max_bad_share")
 
 
 def with_bad_records(
@@ -353,7 +303,6 @@ def with_bad_records(
                 f"table {table}: max_bad_share: the function returns no column error, so bad records cannot "
                 "be counted; return the one of from_json or typed_columns"
             )
-        limit = BadRecordLimit.of_share(max_bad_share)
-        return CheckedRows(rows, "error", check=None if limit is None else partial(limit.check, table))
+        return CheckedRows(rows, "error", check=check_of_share(table, max_bad_share))
 
     return transformed

@@ -1,4 +1,4 @@
-"""Report the commits of a derived table for which runs could not report an event.
+"""The events of a derived table: their metadata, and those that report commits which runs could not report.
 
 A run reports its commits after the fact. If it dies or fails in between, its last commits have no event,
 and the next run of the table reports them. The search starts from the table: a commit entry names
@@ -20,8 +20,7 @@ import dagster as dg
 import msgspec
 
 from kinesis_assets.dagster.dagster_internals import report_events
-from kinesis_assets.dagster.derived_tables import COMMIT_ID, derived_metadata
-from kinesis_assets.dagster.events.metadata import exact_values
+from kinesis_assets.dagster.events.metadata import exact_entry, exact_values
 from kinesis_assets.dagster.events.missing_events import (
     ChainSegment,
     ComparisonProgress,
@@ -42,6 +41,10 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedTable
 
 
+COMMIT_ID = "commit_id"
+"""The id of the last commit that an event covers, among its exact values. It covers those that the same run
+made before, too."""
+
 COMPARED = "compared"
 """The name of the progress of the comparison among the exact values of an event, as JSON."""
 
@@ -51,6 +54,29 @@ comparison of an instance is the last one of the commits before it, which get no
 
 _NEWEST_EVENTS = 100
 """The number of events that every run reads. One of them has the progress of the comparison."""
+
+
+def derived_metadata(
+    commits: Sequence[DerivedCommit], totals: Mapping[str, Any] = {}, exact: Mapping[str, object] = {}
+) -> dict[str, Any]:
+    """Return the event metadata of some commits of a derived table, oldest first."""
+    facts: dict[str, Any] = {
+        "rows": sum(commit.rows for commit in commits),
+        "rows deleted": sum(commit.deleted for commit in commits),
+    }
+    if counts := [commit.bad_records for commit in commits if commit.bad_records is not None]:
+        facts["bad records"] = sum(counts)
+    if redriven := [commit.redriven for commit in commits if commit.redriven is not None]:
+        facts["records redriven"] = sum(each.decoded for each in redriven)
+        facts["bad records left"] = redriven[-1].left
+    if unmatched := [commit.unmatched for commit in commits if commit.unmatched is not None]:
+        facts["unmatched records"] = sum(unmatched)
+    if given_up := list(dict.fromkeys(each for commit in commits for each in commit.given_up)):
+        facts["on deleted"] = ", ".join(sorted({str(each.on_deleted) for each in commits if each.given_up}))
+        facts["given up"] = "; ".join(map(str, given_up))
+        facts["rows given up"] = sum(each.rows or 0 for each in given_up)
+    ids = {"cursor": str(commits[-1].cursor), COMMIT_ID: str(commits[-1].commit_id)} if commits else {}
+    return {**facts, **totals, **exact_entry({"commits": len(commits), **ids, **exact})}
 
 
 def report_missing_events(

@@ -170,8 +170,7 @@ class _Scope:
             if (found := selected(expression)) is None:
                 return  # it may define any name
             known = self.record if found.of_record else self.types
-            is_checked = found.column is not None and known is not None
-            if is_checked and not _is_known(str(found.column), {*(known or ()), *names}):
+            if not (found.column is None or known is None or _is_known(found.column, {*known, *names})):
                 of = f" of {RECORD}" if found.of_record else " or field"
                 raise InvalidInput(f"select: {expression!r}: no column{of} has the name {found.column}")
             names.add(found.name.lower())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from kinesis_assets.dagster.derived.derived_asset import BadRecordLimit
+from kinesis_assets.dagster.derived.derived_asset import check_of_share, refuse_bad_records
 from kinesis_assets.dagster.derived.selected_columns import columns_of_fields, selected
 from kinesis_assets.decoders.decoder import DecoderSettings
 from kinesis_assets.decoders.formats import UNCHANGED, find_format
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
-    from kinesis_assets.dagster.settings.table_settings import Compression, TableSettings
+    from kinesis_assets.dagster.settings.table_settings import DecodingSettings, TableSettings
     from kinesis_assets.decoders.decoder import Decoder
     from kinesis_assets.decoders.formats import Format
-    from kinesis_assets.decoders.split import SplitMode
     from kinesis_assets.derive.data_files import RecordCounts
     from kinesis_assets.derive.derivation import CheckedRows
     from kinesis_assets.schemas.ddl import Field
@@ -100,10 +99,11 @@ class TypedRows:
 
     def _check(self) -> Callable[[RecordCounts], None] | None:
         """Return the check of the numbers of records; None if there is no limit."""
-        limit = BadRecordLimit.of_share(self.settings.max_bad_share)
-        if self.settings.on_bad_record == "fail":
-            limit = BadRecordLimit(0.0, "on_bad_record is fail", "set on_bad_record to keep or separate")
-        return None if limit is None else partial(limit.check, self.settings.table)
+        table = self.settings.table
+        if self.settings.on_bad_record != "fail":
+            return check_of_share(table, self.settings.max_bad_share)
+        instead = "set on_bad_record to keep or separate"
+        return partial(refuse_bad_records, table, 0.0, "on_bad_record is fail", instead)
 
     @property
     def _select(self) -> Sequence[str]:
@@ -120,7 +120,7 @@ class TypedRows:
         from kinesis_assets.decoders import decode  # noqa: PLC0415  # loads PySpark
 
         settings = self.settings
-        steps = document_steps(settings.compression, settings.split, settings.unnest)
+        steps = _document_steps(settings)
         if settings.only:
             changes = self._format.changes
             steps.append(Only(settings.only, () if changes is None else changes.tombstones))
@@ -147,46 +147,36 @@ class TypedRows:
         return find_format(str(self.settings.format))
 
 
-def document_steps(
-    compression: Compression | None, split: SplitMode | None, unnest: str | None
-) -> list[Decoder]:
-    """Return the steps that make documents of a record. The arguments are the settings of these names."""
+def _document_steps(settings: DecodingSettings | RoutesSettings) -> list[Decoder]:
+    """Return the steps that make documents of a record."""
     from kinesis_assets.decoders.compression import COMPRESSIONS  # noqa: PLC0415  # loads Arrow
 
     steps: list[Decoder] = []
-    if compression is not None:
-        steps.append(COMPRESSIONS[compression]())
-    if split is not None:
-        steps.append(Split(split))
-    if unnest is not None:
-        steps.append(Unnest(unnest))
+    if settings.compression is not None:
+        steps.append(COMPRESSIONS[settings.compression]())
+    if settings.split is not None:
+        steps.append(Split(settings.split))
+    if settings.unnest is not None:
+        steps.append(Unnest(settings.unnest))
     return steps
 
 
-@dataclass(frozen=True, slots=True)
-class RouterRows:
-    """The transformation of a router."""
+def rows_of_router(settings: RoutesSettings, new: DataFrame) -> CheckedRows:
+    """Return rows of a router from new rows of a raw table."""
+    from kinesis_assets.decoders.routing import Routing  # noqa: PLC0415  # loads Arrow
+    from kinesis_assets.derive.data_files import COMMIT_ORDER_COLUMN  # noqa: PLC0415  # as above
+    from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
+    from kinesis_assets.derive.row_order import ORDER_COLUMN  # noqa: PLC0415  # as above
 
-    settings: RoutesSettings
-
-    def of_router(self, new: DataFrame) -> CheckedRows:
-        """Return rows of the router from new rows of a raw table."""
-        from kinesis_assets.decoders.routing import Routing  # noqa: PLC0415  # loads Arrow
-        from kinesis_assets.derive.data_files import COMMIT_ORDER_COLUMN  # noqa: PLC0415  # as above
-        from kinesis_assets.derive.derivation import CheckedRows  # noqa: PLC0415  # loads PySpark
-        from kinesis_assets.derive.row_order import ORDER_COLUMN  # noqa: PLC0415  # as above
-
-        settings = self.settings
-        routing = Routing(
-            settings.route_by,
-            settings.values,
-            columns=_RAW,
-            order=ORDER_COLUMN,
-            order_as=COMMIT_ORDER_COLUMN,
-            route=ROUTE_COLUMN,
-        )
-        steps = document_steps(settings.compression, settings.split, settings.unnest)
-        return CheckedRows(routing.routed(new, *steps), "error")
+    routing = Routing(
+        settings.route_by,
+        settings.values,
+        columns=_RAW,
+        order=ORDER_COLUMN,
+        order_as=COMMIT_ORDER_COLUMN,
+        route=ROUTE_COLUMN,
+    )
+    return CheckedRows(routing.routed(new, *_document_steps(settings)), "error")
 
 
 class RoutedRows(TypedRows):
@@ -202,28 +192,29 @@ class RoutedRows(TypedRows):
         return decode(self._decoder())(records_of(new, _RAW, with_documents=is_split))
 
 
-def column_lineage(
-    settings: TableSettings, fields: Sequence[Field] | None, raw: dg.AssetKey
-) -> dg.TableColumnLineage | None:
+def column_lineage(settings: TableSettings, fields: Sequence[Field] | None) -> dg.TableColumnLineage | None:
     """Return from which columns of the source those of a typed table are; None if that is known of none.
 
     Args:
         fields: The fields of the records; None if they are not known.
-        raw: The key of the raw table of its stream, which is its source unless the settings name another one.
     """
     names = [field.name for field in fields or ()]
+    hidden = {name.lower() for name in names}
     sources: dict[str, str] = {}
     for expression in settings.select or (["*"] if settings.format else []):
         if expression.strip() == "*":
             sources |= dict.fromkeys(names, "data")
         elif (found := selected(expression)) is not None and found.column is not None:
-            is_raw = found.of_record or (found.column in _RAW and found.column not in names)
-            sources[found.name] = found.column if is_raw or settings.format is None else "data"
+            column = found.column.lower()  # as in a raw table; case makes no difference to Spark
+            if settings.format is None:
+                sources[found.name] = column if settings.upstream is None else found.column
+            else:
+                is_raw = found.of_record or (column in _RAW and column not in hidden)
+                sources[found.name] = column if is_raw else "data"
     sources |= {name: "data" if name in _OF_DATA else name for name in settings.keeping}
-    if settings.upstream is not None:
-        return _lineage(sources, dg.AssetKey.from_user_string(settings.upstream)) if sources else None
-    sources = {name: column for name, column in sources.items() if column in _RAW}
-    return _lineage(sources, raw) if sources else None
+    if settings.upstream is None:
+        sources = {name: column for name, column in sources.items() if column in _RAW}
+    return _lineage(sources, settings.upstream_key) if sources else None
 
 
 def lineage_of_errors(source: dg.AssetKey) -> dg.TableColumnLineage:

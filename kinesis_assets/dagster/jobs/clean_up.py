@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from kinesis_assets.dagster.checks.results import counted
 from kinesis_assets.dagster.events.missing_events import MAX_FILES, ChainSegment, read_links
 from kinesis_assets.dagster.partition_ranges import tagged_partitions
 from kinesis_assets.dagster.sensor.sensor_runs import unfinished_runs
@@ -142,8 +143,7 @@ def prune_partitions(opened: OpenStream, instance: dg.DagsterInstance, *, dry_ru
     if not dry_run:
         for key in pruned:
             instance.delete_dynamic_partition(name, key)
-    of = "1 partition" if len(pruned) == 1 else f"{len(pruned)} partitions"
-    yield Step("prune", of, State.PLANNED if dry_run else State.DONE)
+    yield Step("prune", counted(len(pruned), "partition"), State.PLANNED if dry_run else State.DONE)
 
 
 def _is_old(shard: ShardPosition, now: datetime, age: timedelta, retention_hours: int) -> bool:

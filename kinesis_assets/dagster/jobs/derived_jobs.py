@@ -8,7 +8,8 @@ import dagster as dg
 from pydantic import Field
 
 from kinesis_assets.dagster.dagster_internals import assets_of_location
-from kinesis_assets.dagster.derived_tables import derived_metadata, derived_tables, table_of
+from kinesis_assets.dagster.derived.derived_events import derived_metadata, totals_of_table
+from kinesis_assets.dagster.derived_tables import derived_tables, table_of
 from kinesis_assets.dagster.events.metadata import facts_metadata
 from kinesis_assets.dagster.jobs.single_op_job import single_op_job
 from kinesis_assets.dagster.stream import OpenStream, open_stream
@@ -88,7 +89,7 @@ def build_rebuild_job(
 
     @single_op_job(
         names,
-        names.rebuild_job,
+        "rebuild",
         f"Starts a derived table of {names.stream} again: deletes its rows, so that its next run derives all "
         "rows of its source again. Without apply it only reports the plan.",
     )
@@ -146,7 +147,7 @@ def redrive_asset(
             "again with `kinesis-assets rebuild`"
         )
     of_errors = [
-        each
+        each.open_table(opened)
         for each in derived_tables(assets, opened.names).values()
         if each.of_errors and each.upstream == key
     ]
@@ -156,7 +157,7 @@ def redrive_asset(
     check_executors(spark, f"table {table.uri}", table.folder)
     from kinesis_assets.derive.redrive import redrive  # noqa: PLC0415  # loads PySpark
 
-    errors = of_errors[0].open_table(opened) if of_errors else None
+    errors = next(iter(of_errors), None)
     result = redrive(spark, table, derivation, errors=errors, by=by, apply=apply)
     facts = {
         "asset": asset,
@@ -184,13 +185,11 @@ def build_redrive_job(
 
     @single_op_job(
         names,
-        names.redrive_job,
+        "redrive",
         f"Decodes the bad records of a typed table of {names.stream} again, after its schema or an "
         "expression was corrected. Without apply it only reports the plan.",
     )
     def job(context: dg.OpExecutionContext, config: RedriveConfig) -> None:
-        from kinesis_assets.dagster.derived.derived_events import totals_of_table  # noqa: PLC0415  # only its runs need it
-
         opened = open_stream(context.resources, names)
         known = assets_of_location(context) if assets is None else assets
         facts, commit = redrive_asset(opened, known, config.asset, by=context.run_id, apply=config.apply)

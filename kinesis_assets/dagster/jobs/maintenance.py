@@ -44,19 +44,19 @@ class MaintenanceConfig(dg.Config):
 
 
 def build_maintenance_job(
-    names: StreamNames, tables: Mapping[dg.AssetKey, Consumption] | None = None
+    names: StreamNames, assets: Mapping[dg.AssetKey, dg.AssetsDefinition] | None = None
 ) -> dg.JobDefinition:
     """Build the job that performs the due maintenance of a stream's raw table and of its derived tables.
 
     It reports the steps as an observation of each table's asset. A table that fails does not stop the others.
 
     Args:
-        tables: The derived tables, by asset key. By default those of the code location that runs the job.
+        assets: The assets of the code location. By default those of the one that runs the job.
     """
 
     @single_op_job(
         names,
-        names.maintenance_job,
+        "maintenance",
         f"Maintains the raw table of {names.stream} and its derived tables: compaction, vacuum, log cleanup, "
         "row retention.",
     )
@@ -64,14 +64,16 @@ def build_maintenance_job(
         from kinesis_assets.dagster.jobs.clean_up import prune_partitions  # noqa: PLC0415  # only its runs need it
 
         opened = open_stream(context.resources, names)
-        derived = derived_tables(assets_of_location(context), names) if tables is None else tables
+        derived = derived_tables(assets_of_location(context) if assets is None else assets, names)
         errors: dict[str, Exception] = {}
         needed = _needed(opened, names, derived)
         raw_steps = _raw_steps(opened, context.run_id, needed, dry_run=config.dry_run)
         partitions = prune_partitions(opened, context.instance, dry_run=config.dry_run)
         due: dict[dg.AssetKey, Iterator[Step]] = {names.raw_key: chain(raw_steps, partitions)}
         due |= {
-            key: derived_steps(opened, each.open_table(opened), each.retention, dry_run=config.dry_run)
+            key: derived_steps(
+                opened, each.open_table(opened), each.settings.retention, dry_run=config.dry_run
+            )
             for key, each in derived.items()
         }
         for key, steps in due.items():
@@ -107,10 +109,8 @@ def _needed(opened: OpenStream, names: StreamNames, derived: Mapping[dg.AssetKey
         if consumption.upstream != names.raw_key:
             continue
         try:
-            try:
-                newest = consumption.open_table(opened).snapshot().newest
-            except TableMissing:
-                continue
+            snapshot = consumption.open_table(opened).existing()
+            newest = None if snapshot is None else snapshot.newest
             if newest is None:
                 continue
             source = RawSource(opened.table)  # afterwards, so that it has all it consumed
@@ -209,12 +209,12 @@ def run_maintenance(
         KinesisAssetsError: The job failed. The steps that were yielded are done.
     """
     run_id = str(uuid4())
-    name = names.maintenance_job
+    name = names.job("maintenance")
     failed: KinesisAssetsError | None = None
     # A run in this process knows no code location.
-    tables = derived_tables(definitions.get_repository_def().assets_defs_by_key, names)
+    assets = definitions.get_repository_def().assets_defs_by_key
     try:
-        build_maintenance_job(names, tables).execute_in_process(
+        build_maintenance_job(names, assets).execute_in_process(
             instance=instance,
             run_id=run_id,
             resources=dict(definitions.resources or {}),
@@ -254,7 +254,7 @@ def build_prune_history_job(names: StreamNames) -> dg.JobDefinition:
 
     @single_op_job(
         names,
-        names.prune_history_job,
+        "prune_history",
         f"Deletes old runs that the sensor of {names.stream} requested, with their events. Keeps the newest "
         "event of each partition, and what is compared with the table's commits.",
     )

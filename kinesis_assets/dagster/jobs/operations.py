@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.stream import StreamSummary
     from kinesis_assets.operations.replay.outcome import ReplayResult
@@ -84,7 +83,7 @@ def filling(context: dg.OpExecutionContext, names: StreamNames, spark: "SparkSes
 
 
 def report_replay(
-    context: dg.OpExecutionContext, opened: "OpenStream", summary: "StreamSummary", result: "ReplayResult"
+    context: dg.OpExecutionContext, opened: OpenStream, summary: "StreamSummary", result: "ReplayResult"
 ) -> None:
     """Report a materialization of each shard to which rows were added, and an observation of each other.
 
@@ -116,7 +115,7 @@ def build_replay_job(names: StreamNames) -> dg.JobDefinition:
 
     @single_op_job(
         names,
-        names.replay_job,
+        "replay",
         f"Reads a range of {names.stream} again and adds the rows that the table lacks. It moves no position "
         "and adds no duplicates.",
         tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
@@ -172,7 +171,7 @@ def build_seek_job(names: StreamNames) -> dg.JobDefinition:
 
     @single_op_job(
         names,
-        names.seek_job,
+        "seek",
         f"Sets positions of {names.stream}: forward, which records the gap, or back, which deletes the rows "
         "after the new position. Without apply it only reports the plan.",
     )
@@ -214,7 +213,7 @@ def build_catch_up_job(names: StreamNames) -> dg.JobDefinition:
 
     @single_op_job(
         names,
-        names.catch_up_job,
+        "catch_up",
         f"Moves the positions of {names.stream} to the newest records, and then adds the records in between. "
         "If it is interrupted, its next run continues.",
         tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},

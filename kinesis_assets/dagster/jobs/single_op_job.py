@@ -12,13 +12,14 @@ from kinesis_assets.dagster.stream_names import op_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kinesis_assets.dagster.stream_names import StreamNames
+    from kinesis_assets.dagster.stream_names import JobName, StreamNames
 
 
 def single_op_job(
-    names: StreamNames, name: str, description: str, *, tags: Mapping[str, str] | None = None
+    names: StreamNames, kind: JobName, description: str, *, tags: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., None]], dg.JobDefinition]:
     """Make a job of a function of an op's context and config. Its errors are shown as they are."""
+    name = names.job(kind)
 
     def decorate(run: Callable[..., None]) -> dg.JobDefinition:
         op = dg.op(name=op_key(name), out=dg.Out(dg.Nothing), required_resource_keys={names.io_manager_key})

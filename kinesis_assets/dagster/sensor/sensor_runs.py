@@ -72,7 +72,7 @@ def unfinished_runs(instance: dg.DagsterInstance, names: StreamNames) -> list[dg
     return [
         record
         for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED))
-        if record.dagster_run.job_name == names.replay_job
+        if record.dagster_run.job_name == names.job("replay")
         or materializes_raw(instance, record.dagster_run, names)
     ]
 
@@ -115,7 +115,8 @@ def _without_heartbeat(
     """Return the observation of a run that never had a heartbeat: how far its step is."""
     status, names = run.status.value, stream.names
     # Of the step that commits; None before it starts.
-    step_key = op_key(run.job_name) if run.job_name == names.replay_job else names.raw_step
+    is_replay = run.job_name == names.job("replay")
+    step_key = op_key(run.job_name) if is_replay else names.raw_step
     step = last_step_events(instance, run.run_id).get(step_key)
     if step in STEP_ENDED:
         return RunObservation(status, ENDED, SECONDS_SILENT)
@@ -148,7 +149,7 @@ def shards_of(
     return {
         shard_id
         for record in records
-        if record.dagster_run.job_name != stream.names.replay_job  # a replay moves no position
+        if record.dagster_run.job_name != stream.names.job("replay")  # a replay moves no position
         and not _hands_over(record, stream.handover, now)
         for shard_id in tagged_partitions(record.dagster_run.tags, keys)
     }

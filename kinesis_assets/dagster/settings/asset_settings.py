@@ -52,11 +52,11 @@ class Freshness(Settings):
 
 def policy_of(freshness: Mapping[str, Any] | None) -> dg.FreshnessPolicy | None:
     """Return the freshness policy of the setting `freshness`; None without one."""
-    windows = _parsed(freshness)
-    if windows is None:
+    if freshness is None:
         return None
     import dagster as dg  # noqa: PLC0415  # the command line loads the settings without Dagster
 
+    windows = _parsed(freshness)
     warn = windows.warn_after_seconds
     return dg.FreshnessPolicy.time_window(
         fail_window=timedelta(seconds=windows.fail_after_seconds),
@@ -64,9 +64,7 @@ def policy_of(freshness: Mapping[str, Any] | None) -> dg.FreshnessPolicy | None:
     )
 
 
-def _parsed(freshness: Mapping[str, Any] | None) -> Freshness | None:
-    if freshness is None:
-        return None
+def _parsed(freshness: Mapping[str, Any]) -> Freshness:
     with naming("freshness"):
         return Freshness(**freshness)
 

@@ -39,8 +39,8 @@ def _check_database(name: str) -> None:
         )
 
 
-def _check_name(name: str | None) -> None:
-    if name is not None and not _NAME.fullmatch(name):
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
         raise InvalidInput(
             f"name: invalid name {name[:80]!r}; give 1 to 255 lower-case letters, digits or '_', which "
             "Athena needs no quotes for"
@@ -142,8 +142,6 @@ _S3_TABLES_BY_TYPE = (
 
 _SIGNED = "rest.sigv4-enabled"
 
-_NAMED_BY_URI = ("sql", "rest")
-
 
 class IcebergCatalogSettings(CatalogSettings):
     """The catalog of an Iceberg table."""
@@ -176,11 +174,9 @@ class IcebergCatalogSettings(CatalogSettings):
     def _check_uri(self) -> Self:
         if self.type == "s3tables":
             self._check_table_bucket()
-        elif (self.uri is None) != (self.type not in _NAMED_BY_URI):
-            raise InvalidInput(
-                f"uri: a catalog of the type {self.type} {'needs' if self.uri is None else 'has'} "
-                f"{'one' if self.uri is None else 'none'}"
-            )
+        elif (self.uri is None) != (self.type == "glue"):
+            problem = "needs one" if self.uri is None else "has none"
+            raise InvalidInput(f"uri: a catalog of the type {self.type} {problem}")
         if self.uri is not None and urlsplit(self.uri).password is not None:
             raise InvalidInput(
                 "uri: has a password; give it in the environment, such as PGPASSWORD of PostgreSQL"

@@ -52,8 +52,8 @@ def parse_deleted_for(text: str) -> timedelta:
 def asset_key(setting: str) -> AfterValidator:
     """Validate a setting that is an asset key."""
 
-    def check(name: str | None) -> None:
-        if name is not None and not all(dg.AssetKey.from_user_string(name).path):
+    def check(name: str) -> None:
+        if not all(dg.AssetKey.from_user_string(name).path):
             raise InvalidInput(
                 f"{setting}: invalid asset key {name[:80]!r}: a part of it is empty; its form is sales/orders"
             )
@@ -100,11 +100,18 @@ class ConsumptionSettings(Settings):
         examples=["Europe/Berlin"],
     )
 
+    @property
+    def upstream_key(self) -> dg.AssetKey:
+        """The key of the asset whose rows are consumed."""
+        if self.upstream is None:
+            return StreamNames.parse(self.source).raw_key
+        return dg.AssetKey.from_user_string(self.upstream)
+
 
 class DerivedSettings(DescribedAsset, AssetSettings, DerivedTableFormat, ConsumptionSettings):
     """The settings that all derived tables have."""
 
-    known_at_load: ClassVar = frozenset({"name", "source", "upstream", "group_name", "time_zone"})
+    read_by_runs: ClassVar = frozenset()  # they are in definitions, and in no resource
 
     retention_days: int | None = Field(
         default=None,
@@ -198,7 +205,7 @@ class DerivedTableSettings(DerivedSettings):
         "has a newer row. If it fails for a row, so does the run.",
         examples=["op = 'DELETE'"],
     )
-    deleted_for: Annotated[str | None, valid(lambda text: text and parse_deleted_for(text))] = Field(
+    deleted_for: Annotated[str | None, valid(parse_deleted_for)] = Field(
         default=None,
         description="Minimum time for which deletions by delete_where are remembered, in minutes, hours or "
         "days. A row that is older than the deletion of its key, and consumed within that time after it, "

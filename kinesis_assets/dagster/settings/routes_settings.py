@@ -30,8 +30,7 @@ Match = str | int | bool
 """The type of a value by which documents are routed."""
 
 
-def _check_match(match: Any) -> None:
-    values = match if isinstance(match, list | tuple) else [match]
+def _check_match(values: Sequence[Any]) -> None:
     if not values:
         raise InvalidInput("match: no value is given; give one, or several in a list")
     for value in values:
@@ -79,11 +78,13 @@ class RoutedTableSettings(TableSettings):
     @model_validator(mode="after")
     def _check_upstream(self) -> Self:
         """Accept a format, although there is an upstream table: a router has not decoded its rows."""
-        _check_match(self.match)
+        _check_match(self.values)
         return self
 
 
-_OF_ROUTER = ("source", "format", "registry", "compression", "split", "unnest")
+_DOCUMENTS = ("format", "registry", "compression", "split", "unnest")
+
+_OF_ROUTER = ("source", *_DOCUMENTS)
 """The settings that a route has from its router."""
 
 _DEFAULTS = ("on_deleted", "group_name", "owners", "tags", "kinds")
@@ -116,7 +117,6 @@ def _fields(names: Sequence[str]) -> dict[str, Any]:
 
 
 _TARGET = ("name", "source", "table", "on_deleted", "max_bytes", *DerivedTableFormat.model_fields)
-_DOCUMENTS = ("format", "registry", "compression", "split", "unnest")
 
 _Router: Any = create_model(
     "_Router",
@@ -128,7 +128,7 @@ _Router: Any = create_model(
 class RoutesSettings(_Router):  # type: ignore[misc]  # its fields are those of a typed table
     """All settings of a router: the fields of the YAML of `KinesisRoutesComponent`."""
 
-    known_at_load: ClassVar = TableSettings.known_at_load | {"route_by", "routes", "table"}
+    read_by_runs: ClassVar[frozenset[str] | None] = DerivedTableSettings.read_by_runs
 
     route_by: str = Field(
         description="Path of the field by whose value a document is routed, or of a column of the source "

@@ -56,10 +56,11 @@ def with_arguments_of(
 
 
 def valid(parse: Callable[[Any], object]) -> AfterValidator:
-    """Validate a setting with its parser, and keep it as it was written."""
+    """Validate a setting with its parser, unless it is None, and keep it as it was written."""
 
     def check(value: Any) -> Any:
-        parse(value)
+        if value is not None:
+            parse(value)
         return value
 
     return AfterValidator(check)
@@ -136,7 +137,7 @@ class Settings(BaseModel):
     """Settings that raise `InvalidInput`, and may come from environment variables of a run.
 
     Attributes:
-        known_at_load: The settings that definitions need, so that a run is too late to read them.
+        read_by_runs: The settings that a run reads, so that they may be a `dg.EnvVar`; None for all.
 
     Raises:
         InvalidInput: A setting is unknown, missing or invalid.
@@ -144,7 +145,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    known_at_load: ClassVar[frozenset[str]] = frozenset()
+    read_by_runs: ClassVar[frozenset[str] | None] = None
 
     if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
 
@@ -163,7 +164,7 @@ class Settings(BaseModel):
         cls, value: Any, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> Any:
         """Keep a `dg.EnvVar`. Dagster replaces it when a run starts, and the value is validated then."""
-        if info.field_name in cls.known_at_load:
+        if cls.read_by_runs is not None and info.field_name not in cls.read_by_runs:
             parts = value if isinstance(value, list | tuple) else [value]
             for part in parts:
                 if variable := getattr(part, "env_var_name", None):

@@ -97,10 +97,8 @@ SERVICE_SETTINGS: dict[str, type[ManagedSparkSettings]] = {
 """The settings of a session by the name of its service."""
 
 
-def parse(settings: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the settings of a service with their defaults; None if Spark is not a service's."""
-    if settings is None:
-        return None
+def parse(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a service with their defaults."""
     service = settings.get("service")
     kind = SERVICE_SETTINGS.get(service) if isinstance(service, str) else None
     if kind is None:
@@ -125,8 +123,8 @@ _FOLDER = "environment"
 """The folder into which each executor unpacks the environment, below its working directory."""
 
 
-def _check_environment(path: str | None) -> None:
-    if path is not None and not set(path).isdisjoint("#,"):
+def _check_environment(path: str) -> None:
+    if not set(path).isdisjoint("#,"):
         raise InvalidInput("python_environment must be one path or URI, without # and commas")
 
 
@@ -189,8 +187,8 @@ class SparkSettings(Settings):
     def session_config(self) -> dict[str, Any]:
         """The settings of the session, including those by which Spark knows the other fields."""
         config = dict(self.spark_config)
-        if (managed := parse(self.managed_spark)) is not None:
-            config[MANAGED] = managed
+        if self.managed_spark is not None:
+            config[MANAGED] = parse(self.managed_spark)
         if self.python_environment is not None:
             archives = [config[ARCHIVES]] if config.get(ARCHIVES) else []
             config[ARCHIVES] = ",".join([*archives, f"{self.python_environment}#{_FOLDER}"])

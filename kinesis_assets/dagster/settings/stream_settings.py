@@ -343,7 +343,10 @@ class SharedSettings(SparkSettings, AssetSettings, ConnectionSettings, RawTableF
 class StreamSettings(DescribedAsset, SharedSettings, RunSettings):
     """All settings of a stream: the arguments of `build_kinesis_stream` and the fields of its YAML."""
 
-    known_at_load: ClassVar = frozenset({"stream", "key_prefix", "group_name"})
+    read_by_runs: ClassVar = frozenset(
+        {*RunSettings.model_fields, *ConnectionSettings.model_fields}
+        - {"stream", "table", "start", "format", "catalog", "follow_for"}  # definitions need them too
+    )
 
     @model_validator(mode="after")
     def _check_parser(self) -> Self:

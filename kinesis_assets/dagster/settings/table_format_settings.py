@@ -15,16 +15,13 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.format import DerivedIn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from kinesis_assets.dagster.settings.catalog_settings import AwsSettings
     from kinesis_assets.table.format import RawFormat
     from kinesis_assets.table.format import TableFormat as OpenFormat
     from kinesis_assets.table.iceberg.catalog import IcebergCatalog
     from kinesis_assets.table.snapshot import ChainedTable
-
-    FormatOf = Callable[[AwsSettings], DerivedIn | None]
-    """Returns the format of a derived table; None for Delta Lake."""
 
 TableFormat = Literal["delta", "iceberg"]
 
@@ -159,10 +156,6 @@ class DerivedTableFormat(TableInFormat):
         description="Format of the table. Iceberg needs a catalog; see docs/iceberg.md.",
         examples=["iceberg"],
     )
-
-    def format_of(self, asset: str) -> FormatOf | None:
-        """Return what returns the format of the table, see `derived_in`; None for Delta Lake."""
-        return partial(self.derived_in, asset) if self.is_iceberg else None
 
 
 def _iceberg_format(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,29 +31,24 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.formats import Format
 
 
-Compression = Literal["gzip", "zstd", "snappy", "auto"]
-OnBadRecord = Literal["keep", "separate", "fail"]
-
-
-def _check_unnest(path: str | None) -> None:
-    if path is not None:
-        with naming("unnest"):
-            parse_path(path)
+def _check_unnest(path: str) -> None:
+    with naming("unnest"):
+        parse_path(path)
 
 
 def check_compared(setting: str, values: Mapping[str, Any]) -> None:
     """Check the values with which fields and columns of the source are compared, by their path."""
+    types = {column.name: column.type for column in COLUMNS if column.type in _COMPARED}
     with naming(setting):
         for name, wanted in Only(values).columns.items():
-            column = next((each for each in COLUMNS if each.name == name), None)
-            kind = _COMPARED.get(column.type) if column is not None else None
-            if column is None or kind is None:
+            if name not in types:
                 raise InvalidInput(
                     f"{RECORD}.{name} is no text and no integer of the source; give one of "
-                    f"{', '.join(each.name for each in COLUMNS if each.type in _COMPARED)}, or use where"
+                    f"{', '.join(types)}, or use where"
                 )
+            kind = _COMPARED[types[name]]
             if other := [each for each in wanted if each is not None and type(each) is not kind]:
-                raise InvalidInput(f"{RECORD}.{name} is a {column.type}, and {other[0]!r} is not; correct it")
+                raise InvalidInput(f"{RECORD}.{name} is a {types[name]}, and {other[0]!r} is not; correct it")
 
 
 def _check_only(values: Mapping[str, Any]) -> None:
@@ -71,22 +66,9 @@ def _schema_of_only() -> dict[str, Any]:
     return {"type": "object", "additionalProperties": values}
 
 
-UnnestField = Annotated[str | None, valid(_check_unnest)]
-
-OnlyField = Annotated[Mapping[str, Any], valid(_check_only), SchemaFrom(_schema_of_only)]
-
-
-def _check_format(name: str | None) -> None:
-    if name is not None:
-        find_format(name)
-
-
 def _schema_of_format() -> dict[str, Any]:
     names = {"type": "string", "enum": [*FORMATS]}
     return {"anyOf": [names, {"type": "string", "pattern": f"^{DOTTED}$"}, {"type": "null"}]}
-
-
-FormatField = Annotated[str | None, valid(_check_format), SchemaFrom(_schema_of_format)]
 
 
 def require_format(format_: Format, setting: str, has: Callable[[Format], bool], value: str = "") -> None:
@@ -111,7 +93,7 @@ class NamedTable(Settings):
 class DecodingSettings(Settings):
     """How records become rows of a typed table."""
 
-    format: FormatField = Field(
+    format: Annotated[str | None, valid(find_format), SchemaFrom(_schema_of_format)] = Field(
         default=None,
         description=f"Format of the records: {descriptions()}; or the dotted name of a decoder class of your "
         "own, see docs/decoders.md. By default the rows of the source are not decoded.",
@@ -133,7 +115,7 @@ class DecodingSettings(Settings):
         "also if the source has a role. With confluent, the address of the registry, or a folder of schemas.",
         examples=[{"region_name": "eu-central-1"}],
     )
-    compression: Compression | None = Field(
+    compression: Literal["gzip", "zstd", "snappy", "auto"] | None = Field(
         default=None,
         description="Compression of each record: gzip, which includes zlib; zstd; snappy, a block or its "
         "framing format; or auto: gzip, zstd or the framing format of snappy if the first bytes show it, and "
@@ -147,13 +129,13 @@ class DecodingSettings(Settings):
         "array. By default a record is one document. The compression is that of the record.",
         examples=["lines"],
     )
-    unnest: UnnestField = Field(
+    unnest: Annotated[str | None, valid(_check_unnest)] = Field(
         default=None,
         description="Path of an array in a JSON document. Each element becomes a document: the one around "
         "it, with the element in place of the array. So the schema has the type of an element there.",
         examples=["logEvents"],
     )
-    only: OnlyField = Field(
+    only: Annotated[Mapping[str, Any], valid(_check_only), SchemaFrom(_schema_of_only)] = Field(
         default={},
         description="Which documents are decoded: by the path of a field, or of a column of the source such "
         "as _record.partition_key, the value that it must have, or a list of values. Other documents are "
@@ -177,7 +159,7 @@ class DecodingSettings(Settings):
         "delete_where to delete it.",
         examples=["type = 'order'"],
     )
-    on_bad_record: OnBadRecord = Field(
+    on_bad_record: Literal["keep", "separate", "fail"] = Field(
         default="keep",
         description="What to do with a record that cannot be decoded, or for which an expression of select "
         "or where fails: keep it in the table, in one row with null in all columns but error, shard_id, "
@@ -272,8 +254,6 @@ class DecodingSettings(Settings):
 
 class TableSettings(DecodingSettings, DerivedTableSettings, NamedTable):
     """All settings of a typed table: the fields of the YAML of `KinesisTableComponent`."""
-
-    known_at_load: ClassVar = DerivedTableSettings.known_at_load | {"format"}
 
     @property
     def checks_of_table(self) -> DerivedChecks:

@@ -22,7 +22,7 @@ from support.raw_checks import CHECKS
 
 Status = dg.DagsterRunStatus
 SHARD = SHARDS[1]
-REPLAY = StreamNames(STREAM).replay_job
+REPLAY = StreamNames(STREAM).job("replay")
 
 
 def test_the_lineage_shows_the_stream_its_raw_table_and_the_tables_below(pages, picture):

@@ -20,11 +20,11 @@ A, B = (f"shardId-{number:012d}" for number in range(2))
 
 def config(project, **values):
     """Return a run config of the job."""
-    return {"ops": {op_key(project.names.replay_job): {"config": values}}}
+    return {"ops": {op_key(project.names.job("replay")): {"config": values}}}
 
 
 def job(project) -> dg.JobDefinition:
-    return project.definitions.resolve_job_def(project.names.replay_job)
+    return project.definitions.resolve_job_def(project.names.job("replay"))
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def redriven(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run the job that decodes bad records again, and return the metadata of its events."""
     names, assets = project.names, project.definitions.get_repository_def().assets_defs_by_key
-    node = op_key(names.redrive_job)
+    node = op_key(names.job("redrive"))
     result = build_redrive_job(names, assets).execute_in_process(
         instance=instance,
         resources=dict(project.definitions.resources or {}),

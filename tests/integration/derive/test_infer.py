@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 
-from kinesis_assets.dagster.derived.typed_rows import RoutedRows, RouterRows, TypedRows
+from kinesis_assets.dagster.derived.typed_rows import RoutedRows, TypedRows, rows_of_router
 from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders.proposal import propose
@@ -95,7 +95,7 @@ def rows_of(proposed: Mapping[str, Any], raw: DataFrame) -> dict[str, list[dict[
         typed = TypedRows(TableSettings(**proposed), proposed["schema"])
         return {"typed": values_of(typed.of_table(raw).rows)}
     settings = RoutesSettings(**proposed)
-    routed = RouterRows(settings).of_router(raw.withColumn(ORDER_COLUMN, F.lit(""))).rows
+    routed = rows_of_router(settings, raw.withColumn(ORDER_COLUMN, F.lit(""))).rows
     return {
         str(table.match): values_of(
             RoutedRows(table, str(table.schema_)).of_table(routed.where(F.col("route") == table.match)).rows

@@ -89,8 +89,8 @@ class Ticks:
         """Let the next tick compare all entries, and change what is recorded of them."""
         for name, each in self.checked.items():
             table = DerivedTable(each.uri)
-            entry = each.consumption.catalog.get("name", name)
-            state = read_catalog_state(table, f"{each.consumption.catalog['database']}.{entry}")
+            catalog = each.consumption.settings.catalog
+            state = read_catalog_state(table, f"{catalog['database']}.{catalog.get('name', name)}")
             write_catalog_state(table, msgspec.structs.replace(state, at=0.0, **changes))
 
 

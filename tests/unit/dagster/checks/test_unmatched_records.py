@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.dagster.checks.derived_evaluation import DerivedEvaluation, DerivedProgress, DerivedState
-from kinesis_assets.dagster.derived_tables import derived_metadata
+from kinesis_assets.dagster.derived.derived_events import derived_metadata
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.derive.data_files import RecordCounts
 from kinesis_assets.table.commit_ids import time_of_id

@@ -179,6 +179,10 @@ def test_the_streams_of_an_account_have_its_key_prefix_unless_one_has_its_own(ac
     [
         ({"streams": {"order": {}}}, r"streams: .*\border\b"),
         ({"streams": {"orders": {"table": "s3://lake/clicks_raw"}}}, "have the same table"),
+        (
+            {"table": "/lake/{stream}", "streams": {"orders": {"table": "file:///lake/x/../clicks"}}},
+            "have the same table",
+        ),
         ({"streams": {"orders": {"start": "NOW"}}}, "streams: orders: invalid position 'NOW'"),
         ({"streams": {"orders": {"key_prefix": "a/b"}}}, "streams: orders: key_prefix: invalid part 'a/b'"),
         ({"exclude": ["*"]}, "exclude: no stream is left"),

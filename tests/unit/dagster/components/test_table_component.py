@@ -334,6 +334,7 @@ def test_a_schema_file_that_cannot_be_used_is_refused_in_one_line(settings, reas
         ),
         ({"retention_days": 90}, "retention_column: required with retention_days"),
         ({"retention_column": "updated_at"}, "retention_days: required with retention_column"),
+        ({"deleted_for": ""}, "deleted_for: invalid duration ''"),
         ({"deleted_for": "a week"}, "deleted_for: invalid duration 'a week'"),
         ({"deleted_for": "0 days"}, "deleted_for: invalid duration '0 days'"),
         ({"deleted_for": "36501 days"}, "deleted_for: 36501 days is more than 36500 days; give less"),

@@ -13,10 +13,10 @@ import pytest
 from kinesis_assets.dagster.derived.derived_events import (
     COMPARED,
     MAX_COMMITS,
+    derived_metadata,
     metadata_after,
     report_missing_events,
 )
-from kinesis_assets.dagster.derived_tables import derived_metadata
 from kinesis_assets.dagster.events.metadata import exact_values
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress
 from kinesis_assets.derive.commit_entry import FORMAT, DerivedCommit

@@ -5,8 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kinesis_assets.dagster.derived.derived_events import READ_INTERVAL, RunningTotals, totals_of_table
-from kinesis_assets.dagster.derived_tables import derived_metadata
+from kinesis_assets.dagster.derived.derived_events import (
+    READ_INTERVAL,
+    RunningTotals,
+    derived_metadata,
+    totals_of_table,
+)
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from support.plain_derived import PlainDerived

@@ -18,7 +18,7 @@ def sources(fields: str = FIELDS, /, **settings) -> dict[str, str]:
     """The column of the source from which each column is, for a table with these settings."""
     defaults = {"name": "clicks", "source": "clicks", "table": "/clicks", "on_bad_record": "fail"}
     decoding = {"format": "json", "schema": fields} if settings.get("format", "json") else {}
-    lineage = column_lineage(TableSettings(**defaults | decoding | settings), parse_columns(fields), RAW)
+    lineage = column_lineage(TableSettings(**defaults | decoding | settings), parse_columns(fields))
     if lineage is None:
         return {}
     return {name: dep.column_name for name, (dep,) in lineage.deps_by_column.items()}
@@ -42,6 +42,9 @@ def test_a_table_that_keeps_bad_records_passes_on_their_columns():
         ("CAST(amount AS DECIMAL(12, 2)) AS price", {"price": "data"}),
         ("try_cast(shard_id AS INT) AS `shard no`", {"shard no": "shard_id"}),
         ("shard_id", {"shard_id": "shard_id"}),
+        ("Shard_Id AS shard", {"shard": "shard_id"}),
+        ("_record.Shard_Id AS shard", {"shard": "shard_id"}),
+        ("ID AS order_id", {"order_id": "data"}),
         ("approximate_arrival_timestamp AS at", {"at": "approximate_arrival_timestamp"}),
         ("_record.shard_id", {"shard_id": "shard_id"}),
         ("amount / 100 AS total", {}),
@@ -54,14 +57,14 @@ def test_a_column_that_is_selected_renamed_or_cast_has_a_lineage(expression, col
 
 def test_a_field_hides_the_column_of_the_source_with_its_name():
     select = ["stream", "_record.stream AS of"]
-    assert sources("stream STRING, id BIGINT", select=select) == {"stream": "data", "of": "stream"}
+    assert sources("Stream STRING, id BIGINT", select=select) == {"stream": "data", "of": "stream"}
 
 
 def test_a_table_below_a_derived_table_has_its_lineage_there():
     settings = TableSettings(
         name="small", source="clicks", table="/small", upstream="shop/clicks", select=["id AS click"]
     )
-    lineage = column_lineage(settings, None, RAW)
+    lineage = column_lineage(settings, None)
     (dep,) = lineage.deps_by_column["click"]
     assert (dep.asset_key, dep.column_name) == (dg.AssetKey(["shop", "clicks"]), "id")
 

@@ -117,7 +117,7 @@ def test_the_job_keeps_the_runs_of_the_last_days(deployment, instance):
     result = build_prune_history_job(names).execute_in_process(
         instance=instance,
         resources={names.io_manager_key: deployment.project.definitions.resources[names.io_manager_key]},
-        run_config={"ops": {op_key(names.prune_history_job): {"config": {"keep_days": 1}}}},
+        run_config={"ops": {op_key(names.job("prune_history")): {"config": {"keep_days": 1}}}},
     )
     assert result.success
     assert instance.get_run_by_id(run_id) is not None

@@ -39,7 +39,7 @@ def run(owned, instance, **config: Any) -> dg.ExecuteInProcessResult:
     return build_rebuild_job(names, owned.assets).execute_in_process(
         instance=instance,
         resources=dict(owned.project.definitions.resources or {}),
-        run_config={"ops": {op_key(names.rebuild_job): {"config": config}}},
+        run_config={"ops": {op_key(names.job("rebuild")): {"config": config}}},
     )
 
 
@@ -133,7 +133,7 @@ def test_a_redrive_of_a_missing_table_is_refused(redrive):
         redrive("orders")
 
 
-@pytest.mark.parametrize("job", ["rebuild_job", "redrive_job"])
+@pytest.mark.parametrize("job", ["rebuild", "redrive"])
 def test_the_stream_has_the_jobs(owned, job):
-    found = owned.project.definitions.resolve_job_def(getattr(owned.project.names, job))
+    found = owned.project.definitions.resolve_job_def(owned.project.names.job(job))
     assert "Without apply" in (found.description or "")

@@ -63,7 +63,7 @@ def test_it_runs_once_a_day_by_default():
     assert int(minute) in range(60)
     assert (rest, schedule.execution_timezone) == (["3", "*", "*", "*"], "UTC")
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
-    assert schedule.job_name == StreamNames("page-views.v2").maintenance_job
+    assert schedule.job_name == StreamNames("page-views.v2").job("maintenance")
 
 
 def test_streams_are_not_maintained_in_the_same_minute_and_each_always_in_its_own():
@@ -298,7 +298,7 @@ def test_the_job_names_all_tables_that_failed(with_derived, stream, instance, or
 
 def test_the_job_of_a_code_location_finds_its_derived_tables(with_derived, stream, instance, orders):
     definitions = dg.Definitions.merge(with_derived, dg.Definitions(executor=dg.in_process_executor))
-    job = RepoBackedJob(StreamNames(stream).maintenance_job, definitions.get_repository_def())
+    job = RepoBackedJob(StreamNames(stream).job("maintenance"), definitions.get_repository_def())
     core_execute_in_process({}, job, instance, output_capturing_enabled=False, raise_on_error=True)
     assert [step["step"] for step in observed(instance, dg.AssetKey("orders"))] == ["compact", "checkpoint"]
     assert len(orders.active) == 1
@@ -307,7 +307,7 @@ def test_the_job_of_a_code_location_finds_its_derived_tables(with_derived, strea
 def test_a_job_that_is_executed_without_its_code_location_maintains_the_raw_table(
     with_derived, stream, instance, orders
 ):
-    with_derived.resolve_job_def(StreamNames(stream).maintenance_job).execute_in_process(instance=instance)
+    with_derived.resolve_job_def(StreamNames(stream).job("maintenance")).execute_in_process(instance=instance)
     assert [step["step"] for step in observed(instance, raw_key(stream))] == ["checkpoint"]
     assert len(orders.active) == DEFAULT_LIMITS.small_files
 

@@ -44,7 +44,7 @@ def positions(project) -> StreamPositions:
 
 
 def run(project, instance, **config: Any) -> dg.ExecuteInProcessResult:
-    name = project.names.seek_job
+    name = project.names.job("seek")
     job = project.definitions.resolve_job_def(name)
     return job.execute_in_process(instance=instance, run_config={"ops": {op_key(name): {"config": config}}})
 

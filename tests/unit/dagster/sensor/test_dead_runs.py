@@ -224,7 +224,7 @@ def test_commits_of_a_dead_run_are_reported_before_it_is_marked_as_ended(source,
 
 
 def test_a_replay_holds_no_shards_and_can_be_dead_too(sensor_clock, daemon, instance, beat):
-    job = daemon.project.definitions.resolve_job_def(daemon.project.names.replay_job)
+    job = daemon.project.definitions.resolve_job_def(daemon.project.names.job("replay"))
     config = {"ops": {op_key(job.name): {"config": {"start": "TRIM_HORIZON"}}}}
     run = instance.create_run_for_job(job, status=Status.STARTED, run_config=config)
     beat(run)

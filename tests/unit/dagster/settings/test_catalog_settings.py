@@ -56,7 +56,7 @@ def test_an_entry_has_the_name_of_the_asset_as_athena_takes_it(asset, name):
 def catalogs(*settings, **attributes):
     """Return the setting of each table of a component, by the last part of its key."""
     assets = loaded(*settings, **attributes)[1].assets
-    return {asset.key.path[-1]: consumption_of(asset).catalog for asset in assets}
+    return {asset.key.path[-1]: consumption_of(asset).settings.catalog for asset in assets}
 
 
 @dagsters_own_warnings

@@ -67,10 +67,15 @@ def test_a_maximum_share_of_bad_records_is_between_none_and_all(share):
         derived_table(source="orders", table="orders", max_bad_share=share)
 
 
-@pytest.mark.parametrize("name", ["source", "upstream", "group_name", "time_zone"])
-def test_a_setting_that_names_definitions_may_not_come_from_an_environment_variable_of_a_run(name):
-    with pytest.raises(InvalidInput, match=f"^{name}: "):
+@pytest.mark.parametrize("name", ["source", "table", "upstream", "group_name", "time_zone", "delete_where"])
+def test_no_setting_may_come_from_an_environment_variable_of_a_run(name):
+    with pytest.raises(InvalidInput, match=f"^{name}: .*EnvVar"):
         derived_table(**{"source": "orders", "table": "orders", name: dg.EnvVar("NAME_OF_THE_TESTS")})
+
+
+def test_a_number_may_not_come_from_an_environment_variable_of_a_run():
+    with pytest.raises(InvalidInput, match=r"^max_bytes: .*EnvVar"):
+        derived_table(source="orders", table="orders", max_bytes=dg.EnvVar.int("NAME_OF_THE_TESTS"))
 
 
 MISTAKES = {

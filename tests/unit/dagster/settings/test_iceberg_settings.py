@@ -165,7 +165,7 @@ def test_a_derived_table_is_named_like_its_asset_by_default(kind, given):
     found = derived_settings(kind, **given, keep_snapshots=7)
     catalog = found.iceberg_catalog("orders", lambda _: ClientSettings())
     assert (catalog.identifier, catalog.snapshots_kept) == (("lake", "orders"), 7)
-    assert (found.registration, found.format_of("orders") is None) == ({}, False)
+    assert (found.registration, found.is_iceberg) == ({}, True)
 
 
 @pytest.mark.parametrize(

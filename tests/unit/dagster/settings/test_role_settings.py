@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from kinesis_assets import KinesisResource, build_kinesis_stream
-from kinesis_assets.dagster.derived_tables import Consumption
-from kinesis_assets.dagster.settings.check_settings import DerivedChecks
-from kinesis_assets.derive.policy import OnDeleted
-from support.stream_names import io_manager_key, raw_key
+from kinesis_assets import KinesisResource, build_kinesis_stream, derived_table
+from kinesis_assets.dagster.derived_tables import consumption_of
+from support.stream_names import io_manager_key
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from kinesis_assets.dagster.io_manager import ShardIOManager
 
 READER = "arn:aws:iam::111122223333:role/reader"
@@ -48,10 +48,13 @@ def test_the_table_and_the_stream_have_the_same_role_with_the_region_of_the_stre
 
 def test_a_derived_table_has_the_role_of_its_stream() -> None:
     manager = manager_of(role_arn=READER)
-    derivation: Any = None
-    consumption = Consumption(
-        manager.names, raw_key("clicks"), "s3://lake/orders", derivation, OnDeleted.FAIL, (), DerivedChecks()
-    )
+
+    @derived_table(source="clicks", table="s3://lake/orders")
+    def orders(rows: DataFrame) -> DataFrame:
+        return rows
+
+    consumption = consumption_of(orders)
+    assert consumption is not None
     assert consumption.open_table(manager.opened).folder.role == manager.opened.role
 
 

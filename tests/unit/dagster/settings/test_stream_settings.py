@@ -246,8 +246,24 @@ def test_an_integer_from_an_environment_variable_is_checked_when_it_is_known(mon
         pass
 
 
-@pytest.mark.parametrize("name", ["stream", "key_prefix", "group_name"])
-def test_a_setting_that_names_definitions_may_not_come_from_an_environment_variable_of_a_run(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "stream",
+        "table",
+        "format",
+        "catalog",
+        "start",
+        "follow_for",
+        "key_prefix",
+        "group_name",
+        "kinds",
+        "description",
+        "sensor_interval_seconds",
+        "checks",
+    ],
+)
+def test_a_setting_that_definitions_need_may_not_come_from_an_environment_variable_of_a_run(name):
     settings = {"stream": "clicks", "table": "clicks", name: dg.EnvVar("NAME_OF_THE_TESTS")}
     way_out = r"dg\.EnvVar\('NAME_OF_THE_TESTS'\)\.get_value\(\)"
     with pytest.raises(InvalidInput, match=f"^{name}: .*{way_out}$"):
