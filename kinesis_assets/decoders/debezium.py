@@ -20,9 +20,9 @@ from kinesis_assets.decoders.database_changes import (
     moment,
 )
 from kinesis_assets.decoders.debezium_values import column_type, is_available, may_lack_values
-from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.decoder import INVALID_JSON, Undecodable
 from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION, POSITION, SOURCE
-from kinesis_assets.decoders.json_documents import INVALID, json_decoder, json_reader
+from kinesis_assets.decoders.json_documents import json_decoder, json_reader
 from kinesis_assets.decoders.spark_types import typed_dict
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Debezium(ChangeDecoder):
                 text = document.decode()
                 root, schema, payload = _unwrapped(document)
                 return [] if payload == _NULL else rows_of(text, root, schema, payload)
-            except INVALID as error:
+            except INVALID_JSON as error:
                 raise Undecodable(str(error) if root == "$" else beneath(error, root)) from error
 
         return read

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
+import msgspec
+
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ MOST_REPEATED = 1 << 30
 _MAX_MAX_BYTES = 1 << 30  # Arrow arrays with 32-bit offsets and Spark's rows hold less than 2 GiB
 
 _ERROR_CHARACTERS = 500
+
+INVALID_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding of bytes that are not the expected JSON document raises."""
 
 
 class Undecodable(Exception):

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.decoder import INVALID_JSON, Decoding, Undecodable
 from kinesis_assets.decoders.json_documents import json_reader
 from kinesis_assets.decoders.spark_types import parse_type
 from kinesis_assets.errors import InvalidInput
@@ -171,7 +171,7 @@ _raw = msgspec.json.Decoder(msgspec.Raw).decode
 def _written_json(value: str) -> bytes:
     try:
         _raw(value)
-    except (msgspec.DecodeError, RecursionError):
+    except INVALID_JSON:
         return msgspec.json.encode(value)
     return value.encode()
 
@@ -179,6 +179,6 @@ def _written_json(value: str) -> bytes:
 def _checked_json(name: str, value: str) -> bytes:
     try:
         _raw(value)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except INVALID_JSON as error:
         raise Undecodable(f"{error} - at `$.{name}`") from error
     return value.encode()

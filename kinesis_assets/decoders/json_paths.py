@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from kinesis_assets.decoders.decoder import MOST_REPEATED, BytesDecoder, Decoding, Undecodable
+from kinesis_assets.decoders.decoder import (
+    INVALID_JSON,
+    MOST_REPEATED,
+    BytesDecoder,
+    Decoding,
+    Undecodable,
+)
 from kinesis_assets.decoders.split import IN_MEMORY, elements_between
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import RECORD
@@ -68,7 +74,7 @@ class Unnest(BytesDecoder):
             try:
                 before, array, after = _around(decoding.value, path)
                 elements = _elements(array)
-            except (msgspec.DecodeError, RecursionError) as error:
+            except INVALID_JSON as error:
                 raise Undecodable(str(error)) from error
             repeated = len(before) + len(after)
             if len(array) * repeated > MOST_REPEATED:
@@ -179,7 +185,7 @@ class Only(BytesDecoder):
                 return ()
             try:
                 return (decoding,) if matches(decoding.value) else ()
-            except (msgspec.DecodeError, RecursionError) as error:
+            except INVALID_JSON as error:
                 raise Undecodable(str(error)) from error
 
         return step
@@ -257,8 +263,7 @@ def _object_matcher(tree: Mapping[str, Any]) -> Callable[[Any], bool]:
 def value_reader(path: str) -> Callable[[Any], msgspec.Raw]:
     """Return a function that returns the text of the value at a path of a document, null if it has none.
 
-    It builds nothing else of the document, and raises `msgspec.DecodeError` or `RecursionError` if that is no
-    JSON.
+    It builds nothing else of the document, and raises an error of `INVALID_JSON` if that is no JSON.
     """
     readers = [_member_reader(name) for name in parse_path(path)]
 

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.decoder import INVALID_JSON, Decoding, Undecodable
 from kinesis_assets.decoders.json_paths import comparable, comparable_of, parse_path, value_reader
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER, RECORD
 from kinesis_assets.spark.arrow_steps import map_in_arrow
@@ -129,7 +129,7 @@ class Routing:
                 if errors[row] is None:
                     try:
                         route = route_of(read(document))
-                    except (msgspec.DecodeError, RecursionError) as error:
+                    except INVALID_JSON as error:
                         errors[row] = _reason(error)
                 found.append(route)
             return {"error": pa.array(errors, pa.string()), self.route: pa.array(found, pa.string())}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import msgspec
 
-from kinesis_assets.decoders.decoder import BytesDecoder, Decoding, Undecodable
+from kinesis_assets.decoders.decoder import INVALID_JSON, BytesDecoder, Decoding, Undecodable
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _elements(text: bytes) -> Iterable[bytes]:
     if len(text) <= IN_MEMORY:
         try:
             return map(bytes, _array(text))
-        except (msgspec.DecodeError, RecursionError):
+        except INVALID_JSON:
             pass  # one of the elements may be the reason
     start = _end_of(_SPACE, text, 0)
     end = _Brackets(text).end(start) if text[start : start + 1] == b"[" else None
@@ -165,7 +165,7 @@ _raw = msgspec.json.Decoder(msgspec.Raw).decode
 def _is_json(text: memoryview) -> bool:
     try:
         _raw(text)
-    except (msgspec.DecodeError, RecursionError):
+    except INVALID_JSON:
         return False
     return True
 
