@@ -73,9 +73,10 @@ Any other exception fails the job.
 
 
 class RegisteredName(NamedTuple):
-    """The name of a schema in the Glue Schema Registry.
+    """The name of a schema in a registry.
 
     Attributes:
+        registry_name: The registry of AWS Glue, in its account and region; empty for a subject elsewhere.
         number: The number of the version; None for the latest.
         message: The full name of a message of Protobuf; None for the only one.
     """
@@ -84,6 +85,14 @@ class RegisteredName(NamedTuple):
     name: str
     number: int | None = None
     message: str | None = None
+
+    @property
+    def described(self) -> str:
+        """What errors call it."""
+        version = "the latest version" if self.number is None else f"version {self.number}"
+        if self.registry_name:
+            return f"{version} of the schema {self.name} in the registry {self.registry_name}"
+        return f"{version} of the subject {self.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,7 +295,7 @@ _MEMBER = "member"
 _NO_MEMBER = msgspec.Raw(_NULL)
 
 
-def comparable_of(text: msgspec.Raw) -> tuple[type, Any] | None:
+def comparable_of(text: bytes | msgspec.Raw) -> tuple[type, Any] | None:
     """Return the value of a text of JSON as `comparable` returns it; None for an object or an array."""
     try:
         value = _value(text)
