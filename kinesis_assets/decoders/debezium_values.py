@@ -15,7 +15,7 @@ import msgspec
 from pyspark.sql.types import DataType, DateType, DecimalType, TimestampNTZType, TimestampType
 
 from kinesis_assets.decoders.json_documents import TRUNCATED
-from kinesis_assets.decoders.spark_types import ExactDecimal, parse_number, value_type
+from kinesis_assets.decoders.spark_types import ExactDecimal, converted, parse_number, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,7 +90,7 @@ class _Days(date):
                 return cls.fromordinal(_FIRST_DAY + value)
             except (ValueError, OverflowError):
                 raise ValueError(f"{value} is out of range") from None
-        day = _converted(value.removesuffix("Z") if isinstance(value, str) else value, date)
+        day = converted(value.removesuffix("Z") if isinstance(value, str) else value, date)
         return cls.fromordinal(day.toordinal())
 
 
@@ -162,13 +162,6 @@ def _scaled(text: Any, scale: int) -> Decimal:
             f"{str(text)[:_SHOWN]!r} is not base64 of an integer, as decimal.handling.mode=precise writes it"
         )
     return parse_number(f"{int.from_bytes(unscaled, signed=True)}E{-scale}")
-
-
-def _converted(value: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(error) from error  # msgspec adds the path to it
 
 
 _PLACEHOLDER = b"__debezium_unavailable_value"

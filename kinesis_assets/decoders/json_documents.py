@@ -17,7 +17,7 @@ import msgspec
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from kinesis_assets.decoders.decoder import INVALID_JSON, Undecodable, value_step
-from kinesis_assets.decoders.spark_types import convert, parse_number, parse_type, value_type
+from kinesis_assets.decoders.spark_types import convert, converted, parse_number, parse_type, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,11 +104,8 @@ class _Truncated(datetime):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Convert the text of a timestamp."""
-        try:
-            text = _EXCESS.sub(r"\1", value) if isinstance(value, str) else value
-            moment = msgspec.convert(text, cls.kind)
-        except msgspec.ValidationError as error:
-            raise ValueError(error) from error  # msgspec adds the path to it
+        text = _EXCESS.sub(r"\1", value) if isinstance(value, str) else value
+        moment = converted(text, cls.kind)
         return cls.combine(moment.date(), moment.timetz())
 
 
