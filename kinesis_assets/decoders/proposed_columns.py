@@ -241,7 +241,6 @@ def _value(text: str) -> Any:
     """Return a delimited value as that of JSON which its decoder makes of it."""
     if text in ("true", "false"):
         return text == "true"
-    if JSON_NUMBER.fullmatch(text):
-        number = float(text) if {*text} & {*".eE"} else int(text)
-        return number if math.isfinite(number) else text
+    if JSON_NUMBER.fullmatch(text) and math.isfinite(number := float(text)):
+        return number if {*text} & {*".eE"} else int(text)
     return text or None
