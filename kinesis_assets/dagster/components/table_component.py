@@ -178,8 +178,7 @@ def _read(settings: TableSettings, path: Path, kind: SchemaKind) -> tuple[bytes,
 
     if settings.message is not None:
         return read_descriptors(path, settings.message.message)
-    definition, columns = read_schema(path, is_avro=kind is SchemaKind.AVRO)
-    return definition.encode(), columns
+    return read_schema(path, is_avro=kind is SchemaKind.AVRO)
 
 
 def _with_folder(settings: TableSettings, folder: Path) -> TableSettings:
