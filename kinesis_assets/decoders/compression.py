@@ -165,7 +165,7 @@ def _framed_sizes(data: bytes) -> Iterator[int]:
         if kind == 0:
             yield _length(data[place + 8 : place + 13])
         elif kind == 1:
-            yield length
+            yield max(length - 4, 0)  # without the checksum
         place += 4 + length
 
 
