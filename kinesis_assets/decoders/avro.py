@@ -64,7 +64,7 @@ class Avro:
     @classmethod
     def from_settings(cls, settings: DecoderSettings) -> Self:
         """See `DecoderSettings`."""
-        return cls(settings.schema)
+        return cls(settings.file.decode(), settings.schema)
 
     def resolved(self) -> Self:
         """Return a copy with a parsed type; see `Decoder`."""

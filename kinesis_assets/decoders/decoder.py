@@ -102,13 +102,12 @@ class DecoderSettings:
     The decoder class of a format has a class method `from_settings`, which creates a decoder of them.
 
     Attributes:
-        schema: The type of the records as DDL; or the text of the schema's file, for a format that takes its
-            definition. It is empty if the schema is a registered one.
+        schema: The type of the records as DDL. It is empty if the schema is a registered one.
         registered: The schema that is read from the registry; None for others.
         key: The fields that are columns of the setting `key`, unless these are computed.
         stored_as: By field in lower case, the columns that `select` makes of it, as it is, renamed or cast.
-        file: The content of the schema's file: an Avro schema, which is then the reader's, or a descriptor
-            set. It is empty for others.
+        file: The content of the schema's file: a descriptor set, or an Avro schema, which is the reader's for
+            formats whose records have that of the writer. It is empty for others.
         message: The full name of a message in the descriptor set.
     """
 
