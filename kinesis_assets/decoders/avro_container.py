@@ -86,7 +86,7 @@ class AvroContainer:
         header = _read_header(cursor)
         reader = reader_of(header.schema)
         remaining, repeated = self.max_bytes, 0
-        while not cursor.is_at_end:
+        while cursor.at < len(cursor.data):
             start, damage = cursor.at, None
             try:
                 count, compressed = cursor.block(header.marker)
@@ -195,10 +195,6 @@ class _Cursor:
 
     data: bytes
     at: int = 0
-
-    @property
-    def is_at_end(self) -> bool:
-        return self.at >= len(self.data)
 
     def varint(self) -> int:
         if (read := read_varint(self.data, self.at, max_bytes=_MAX_VARINT)) is None:

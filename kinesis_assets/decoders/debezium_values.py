@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from decimal import Decimal
 
-MICROSECONDS = 1_000_000
+_MICROSECONDS = 1_000_000
 
 _UNITS = {
     "io.debezium.time.Timestamp": 1000,
-    "io.debezium.time.MicroTimestamp": MICROSECONDS,
+    "io.debezium.time.MicroTimestamp": _MICROSECONDS,
     "io.debezium.time.NanoTimestamp": 1_000_000_000,
     "org.apache.kafka.connect.data.Timestamp": 1000,
 }
@@ -46,7 +46,7 @@ def column_type(spark_type: DataType, schema: Mapping[str, Any] | None) -> Any:
     """
     schemas = [*_nested(schema or {})]
     names = [str(each.get("name")) for each in schemas]
-    unit = next((_UNITS[name] for name in names if name in _UNITS), MICROSECONDS)
+    unit = next((_UNITS[name] for name in names if name in _UNITS), _MICROSECONDS)
     scale = next((_scale(each) for each in schemas if each.get("name") == _DECIMAL), None)
     is_text = _DECIMAL not in names and any(each.get("type") == "string" for each in schemas)
 
@@ -108,7 +108,7 @@ class _Moment(datetime):
     def of(cls, value: Any) -> Self:
         if isinstance(value, int) and not isinstance(value, bool):
             try:
-                moment = cls.epoch + timedelta(microseconds=value * MICROSECONDS // cls.unit)
+                moment = cls.epoch + timedelta(microseconds=value * _MICROSECONDS // cls.unit)
             except OverflowError:
                 raise ValueError(f"{value} is out of range") from None
         else:

@@ -17,7 +17,7 @@ from kinesis_assets.decoders.formats import SOURCE, UNCHANGED
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.avro_schema import avro_columns
 from kinesis_assets.schemas.ddl import RECORD, Field, column_names, columns, parse_columns, readable
-from kinesis_assets.schemas.inference import JSON_NUMBER, infer_type, infer_values
+from kinesis_assets.schemas.inference import JSON_NUMBER, infer_values, read_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -156,8 +156,10 @@ def of_confluent(sample: SampledRecords) -> Columns:
 def _of_payloads(payloads: Iterable[bytes], ids: Counter[str]) -> Columns:
     """Return the columns of payloads if most of them are JSON; and how many records each schema has."""
     comments = [f"{count} of them have the schema {each}." for each, count in ids.most_common(_MOST_IDS)]
-    inferred = infer_type(payloads)
-    if inferred.documents <= inferred.others or not inferred.fields:
+    documents = [*map(read_document, payloads)]
+    objects = [each for each in documents if isinstance(each, dict)]
+    inferred = infer_values(objects)
+    if 2 * len(objects) <= len(documents) or not inferred.fields:
         return Columns({}, comments)
     return Columns(_settings(inferred.fields), [*comments, *_comments(inferred)])
 
