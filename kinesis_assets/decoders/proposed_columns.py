@@ -122,13 +122,11 @@ def of_glue(sample: SampledRecords) -> Columns:
         str(UUID(bytes=each[2:_GLUE_HEADER])) for each in sample.documents if len(each) >= _GLUE_HEADER
     )
     found = _of_payloads(map(_glue_payload, sample.documents), ids)
-    if not found.settings:
-        found.settings["schema"] = {"registry": "NAME_OF_THE_REGISTRY", "name": "NAME_OF_THE_SCHEMA"}
-        return Columns(
-            found.settings,
-            [*found.comments, "Give the name of the registry and of the schema, as AWS Glue has them."],
-        )
-    return found
+    if found.settings:
+        return found
+    schema = {"registry": "NAME_OF_THE_REGISTRY", "name": "NAME_OF_THE_SCHEMA"}
+    advice = "Give the name of the registry and of the schema, as AWS Glue has them."
+    return Columns({"schema": schema}, [*found.comments, advice])
 
 
 def _glue_payload(record: bytes) -> bytes:

@@ -193,18 +193,13 @@ _names = cache(parse_path)
 
 def has_path(value: Any, path: str) -> bool:
     """Return whether a document has a path."""
-    return _found(value, path) is not _MISSING
+    return value_at(value, path, _MISSING) is not _MISSING
 
 
-def value_at(value: Any, path: str) -> Any:
-    """Return the value at the path of a document, None if there is none."""
-    found = _found(value, path)
-    return None if found is _MISSING else found
-
-
-def _found(value: Any, path: str) -> Any:
+def value_at(value: Any, path: str, missing: Any = None) -> Any:
+    """Return the value at the path of a document, or *missing* if there is none."""
     for name in _names(path):
-        value = value.get(name, _MISSING) if isinstance(value, dict) else _MISSING
+        value = value.get(name, missing) if isinstance(value, dict) else missing
     return value
 
 
