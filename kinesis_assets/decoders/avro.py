@@ -64,7 +64,7 @@ class Avro:
     @classmethod
     def from_settings(cls, settings: DecoderSettings) -> Self:
         """See `DecoderSettings`."""
-        return cls(settings.schema)
+        return cls(settings.file.decode(), settings.schema)
 
     def resolved(self) -> Self:
         """Return a copy with a parsed type; see `Decoder`."""
@@ -97,7 +97,7 @@ class AvroReader:
 
     Args:
         spark_type: The type of the decoded value. Fields are matched by their exact names, as for `Json`.
-        reader: A reader's schema, whose defaults and aliases apply.
+        reader: A reader's schema, or its text. Its defaults and aliases apply.
 
     Raises:
         InvalidInput: fastavro is not installed.
@@ -105,7 +105,7 @@ class AvroReader:
     """
 
     def __init__(
-        self, writer: AvroDefinition, spark_type: DataType, reader: AvroDefinition | None = None
+        self, writer: AvroDefinition, spark_type: DataType, reader: str | AvroDefinition | None = None
     ) -> None:
         try:
             import fastavro  # noqa: PLC0415  # an extra
@@ -115,6 +115,8 @@ class AvroReader:
         self._schema, named = _parsed(writer)
         self._checked = converter(spark_type)
         self._resolve = None
+        if isinstance(reader, str):
+            reader = AvroDefinition(reader)
         if reader is not None and reader != writer:
             self._resolve = _resolution(self._schema, named, reader)
 
@@ -140,7 +142,7 @@ class AvroReader:
         return self._checked(value)
 
 
-def check_reader(reader: AvroDefinition | None, spark_type: DataType) -> None:
+def check_reader(reader: str | AvroDefinition | None, spark_type: DataType) -> None:
     """Raise `InvalidInput` if a reader's schema or one of its defaults cannot be used."""
     try:
         AvroReader(AvroDefinition('{"type": "record", "name": "None", "fields": []}'), spark_type, reader)

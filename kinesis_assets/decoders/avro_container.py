@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, ClassVar, Self, cast
 
@@ -67,23 +68,16 @@ class AvroContainer:
     def resolved(self) -> Self:
         """Return a copy with a parsed type; see `Decoder`."""
         spark_type = parse_type(self.spark_type)
-        check_reader(self._reader, spark_type)
+        check_reader(self.reader, spark_type)
         return replace(self, spark_type=spark_type)
-
-    @property
-    def _reader(self) -> AvroDefinition | None:
-        return None if self.reader is None else AvroDefinition(self.reader)
 
     def make_step(self) -> Step:
         """See `Decoder`."""
-        spark_type, readers = cast("DataType", self.spark_type), dict[str, AvroReader]()
+        spark_type = cast("DataType", self.spark_type)
 
+        @lru_cache(maxsize=_MAX_READERS)
         def reader_of(schema: str) -> AvroReader:
-            if schema not in readers:
-                if len(readers) >= _MAX_READERS:
-                    readers.clear()
-                readers[schema] = AvroReader(AvroDefinition(schema), spark_type, self._reader)
-            return readers[schema]
+            return AvroReader(AvroDefinition(schema), spark_type, self.reader)
 
         return lambda decoding: self._documents(decoding, reader_of)
 
@@ -92,7 +86,7 @@ class AvroContainer:
         header = _read_header(cursor)
         reader = reader_of(header.schema)
         remaining, repeated = self.max_bytes, 0
-        while not cursor.is_at_end:
+        while cursor.at < len(cursor.data):
             start, damage = cursor.at, None
             try:
                 count, compressed = cursor.block(header.marker)
@@ -201,10 +195,6 @@ class _Cursor:
 
     data: bytes
     at: int = 0
-
-    @property
-    def is_at_end(self) -> bool:
-        return self.at >= len(self.data)
 
     def varint(self) -> int:
         if (read := read_varint(self.data, self.at, max_bytes=_MAX_VARINT)) is None:

@@ -6,7 +6,6 @@ Without a step that splits records, each row remains one. Otherwise each documen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -193,30 +192,26 @@ def _document_batches(
     is_typed = decoders[last - 1].spark_type is not None
     for batch in batches:
         for documents in _documents(batch, steps[:last], steps[last:], is_typed=is_typed):
-            indices = pa.array(documents.rows, pa.int32())
-            new = _columns(documents.decodings, arrow_type)
-            new["data"] = pa.array([each.data for each in documents.decodings], batch["data"].type)
-            new[DOCUMENT_NUMBER] = pa.array(documents.numbers, pa.int32())
+            decodings, rows_of, numbers = zip(*documents, strict=True)
+            indices = pa.array(rows_of, pa.int32())
+            new = _columns(decodings, arrow_type)
+            new["data"] = pa.array([each.data for each in decodings], batch["data"].type)
+            new[DOCUMENT_NUMBER] = pa.array(numbers, pa.int32())
             if order is not None:
-                numbers = pa.array([f"{number or 0:0{_NUMBER_DIGITS}}" for number in documents.numbers])
-                new[order] = pc.binary_join_element_wise(batch[order].take(indices), numbers, "")
+                texts = pa.array([f"{number or 0:0{_NUMBER_DIGITS}}" for number in numbers])
+                new[order] = pc.binary_join_element_wise(batch[order].take(indices), texts, "")
             # The bytes of a record, once for each of its documents, could be more than an array holds.
             rows = batch.select([name for name in batch.schema.names if name not in new]).take(indices)
             yield _with_columns(rows, new, batch.schema.names, added)
 
 
-@dataclass(slots=True)
-class _Documents:
-    """Some documents, and where they are: the rows of their records in the batch, and their numbers there."""
-
-    decodings: list[Decoding] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-    numbers: list[int | None] = field(default_factory=list)
+_Document = tuple[Decoding, int, int | None]
+"""A document, the row of its record in the batch, and its number in that record."""
 
 
 def _documents(
-    batch: pa.RecordBatch, splitting: _Steps, others: _Steps, *, is_typed: bool = False
-) -> Iterator[_Documents]:
+    batch: pa.RecordBatch, splitting: _Steps, others: _Steps, *, is_typed: bool
+) -> Iterator[list[_Document]]:
     """Decode the documents of the rows of a batch in order. Yields about `BATCH_BYTES` of them.
 
     Args:
@@ -225,7 +220,7 @@ def _documents(
         is_typed: Whether the last one of *splitting* returns values. Those of a document have its number:
             otherwise the numbers of later documents would depend on whether this one can be decoded.
     """
-    documents = _Documents()
+    documents: list[_Document] = []
     size = 0
     for row, (data, error) in enumerate(zip(batch["data"], batch["error"].to_pylist(), strict=True)):
         payload = data.as_py()
@@ -238,16 +233,14 @@ def _documents(
             if decoding is not None:
                 if decoding.error is None:
                     size += _decode(decoding, others)
-                documents.decodings.append(decoding)
-                documents.rows.append(row)
-                documents.numbers.append(number if is_document else None)
+                documents.append((decoding, row, number if is_document else None))
                 size += len(decoding.data or b"") + _ROW_BYTES
             number += ends
             if size >= BATCH_BYTES:
                 yield documents
-                documents = _Documents()
+                documents = []
                 size = 0
-    if documents.rows:
+    if documents:
         yield documents
 
 

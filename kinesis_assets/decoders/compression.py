@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from kinesis_assets.decoders.decoder import MAX_BYTES, BytesDecoder, Decoding, Undecodable, check_max_bytes
+from kinesis_assets.decoders.decoder import MAX_BYTES, BytesDecoder, Undecodable, check_max_bytes, value_step
 from kinesis_assets.decoders.varint import read_varint
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ class _Compressed(BytesDecoder):
         check_max_bytes(self.max_bytes)
 
     def make_step(self) -> Step:
-        def step(decoding: Decoding) -> None:
-            decoding.value = decompress(decoding.value, self.name, self.max_bytes)
-
-        return step
+        return value_step(lambda data: decompress(data, self.name, self.max_bytes))
 
 
 @dataclass(frozen=True)
@@ -168,7 +165,7 @@ def _framed_sizes(data: bytes) -> Iterator[int]:
         if kind == 0:
             yield _length(data[place + 8 : place + 13])
         elif kind == 1:
-            yield length
+            yield max(length - 4, 0)  # without the checksum
         place += 4 + length
 
 

@@ -11,29 +11,18 @@ Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kinesis_assets.decoders.decoder import Undecodable
-from kinesis_assets.decoders.registered_payloads import (
-    PayloadType,
-    SchemaVersion,
-    check_schemas,
-    payload_reader,
-    registered_type,
-)
+from kinesis_assets.decoders.registered_payloads import RegisteredDecoder, SchemaVersion
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
 from kinesis_assets.schemas.registries import check_connection, read_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql.types import DataType
-
-    from kinesis_assets.decoders.avro import AvroDefinition
-    from kinesis_assets.decoders.decoder import DecoderSettings, Decoding, Step
+    from kinesis_assets.decoders.decoder import DecoderSettings, Decoding, RegisteredName
 
 _SECONDS = 20
 """The time that a call may take. The client retries it three times."""
@@ -85,33 +74,21 @@ class ConfluentRegistry:
         except LookupError:
             return None
 
-    def named(self, subject: str, number: int | None = None) -> SchemaVersion:
+    def named(self, name: RegisteredName) -> SchemaVersion:
         """Get a version of a subject. The latest is requested by each call, others once.
 
         Raises:
             InvalidInput: The registry has no such version.
             RegistryCallFailed: The call to the registry failed.
         """
-        what = _described(subject, number)
+        what = name.described
         try:
-            if number is not None:
-                return _requested(self, what, "get_version", subject, number)
+            if name.number is not None:
+                return _requested(self, what, "get_version", name.name, name.number)
             _client(self).clear_latest_caches()
-            return _requested(self, what, "get_latest_version", subject)
+            return _requested(self, what, "get_latest_version", name.name)
         except LookupError as error:
             raise InvalidInput(f"{what} is not found at {self.url}: {error}; correct the name") from None
-
-    def type_of(self, subject: str, number: int | None = None, message: str | None = None) -> PayloadType:
-        """Return the type of the records of a subject, see `registered_type`, and the errors of `named`."""
-        version = self.named(subject, number)
-        try:
-            return registered_type(version, message)
-        except InvalidInput as error:
-            raise InvalidInput(f"{_described(subject, number)}: {error}") from None
-
-
-def _described(subject: str, number: int | None) -> str:
-    return f"{'the latest version' if number is None else f'version {number}'} of the subject {subject}"
 
 
 @lru_cache(maxsize=8)
@@ -163,7 +140,7 @@ def _requested(registry: ConfluentRegistry, what: str, method: str, *arguments: 
 
 
 @dataclass(frozen=True)
-class Confluent:
+class Confluent(RegisteredDecoder[int]):
     """Decode records in the wire format of Confluent's Schema Registry and add the column `schema_id`.
 
     `schema_id` is the id of the schema with which the record was written, as text. It is set even if the
@@ -176,16 +153,8 @@ class Confluent:
         reader: A reader's Avro schema, whose defaults and aliases apply to AVRO payloads.
     """
 
-    spark_type: str | DataType | None = None
-    _: KW_ONLY
-    schemas: Mapping[int, SchemaVersion] | ConfluentRegistry | None = None
-    reader: str | AvroDefinition | None = None
     name: ClassVar[str] = "confluent"
-    has_schema_id: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if (self.spark_type is None) != (self.schemas is None):
-            raise InvalidInput("Confluent needs a type together with schemas (or a registry), or neither")
+    has_sorted_messages: ClassVar[bool] = False
 
     @classmethod
     def from_settings(cls, settings: DecoderSettings) -> Self:
@@ -193,45 +162,15 @@ class Confluent:
         if folder := settings.registry.get("folder"):
             schemas = {each: SchemaVersion(*found) for each, found in read_folder(Path(folder)).items()}
             return cls(settings.schema, schemas=schemas, reader=settings.reader)
-        registry = ConfluentRegistry(**settings.registry)
-        if settings.registered is None:
-            return cls(settings.schema, schemas=registry, reader=settings.reader)
-        payloads = registry.type_of(*settings.registered[1:])
-        return cls(payloads.spark_type, schemas=registry, reader=payloads.reader)
+        return cls.of_registry(ConfluentRegistry(**settings.registry), settings)
 
-    def resolved(self) -> Self:
-        """Return a copy with a parsed type and validated schemas; see `Decoder`."""
-        if self.spark_type is None:
-            return self
-        payloads = self._payloads.resolved()
-        if isinstance(self.schemas, ConfluentRegistry):
-            self.schemas.resolved()
-        else:
-            check_schemas(payloads, cast("Mapping[int, SchemaVersion]", self.schemas))
-        return replace(self, spark_type=payloads.spark_type)
-
-    @property
-    def _payloads(self) -> PayloadType:
-        spark_type = cast("str | DataType", self.spark_type)
-        return PayloadType.of(spark_type, self.reader, has_sorted_messages=False)
-
-    def make_step(self) -> Step:
-        """See `Decoder`."""
-        read = None
-        if self.schemas is not None:
-            read = payload_reader(self._payloads, self.schemas.get)
-
-        def step(decoding: Decoding) -> None:
-            data = decoding.value
-            if len(data) < _HEADER_BYTES:
-                raise Undecodable(
-                    f"no header: the record has {len(data)} bytes, a header has {_HEADER_BYTES}"
-                )
-            if data[0] != _HEADER_VERSION:
-                raise Undecodable(f"no header: the record starts with {data[:1].hex()}, not with 00")
-            schema_id = int.from_bytes(data[1:_HEADER_BYTES], "big")
-            decoding.schema_id = str(schema_id)
-            payload = data[_HEADER_BYTES:]
-            decoding.value = payload if read is None else read(schema_id, payload)
-
-        return step
+    def unframed(self, decoding: Decoding) -> tuple[int, bytes]:
+        """See `RegisteredDecoder`."""
+        data = decoding.value
+        if len(data) < _HEADER_BYTES:
+            raise Undecodable(f"no header: the record has {len(data)} bytes, a header has {_HEADER_BYTES}")
+        if data[0] != _HEADER_VERSION:
+            raise Undecodable(f"no header: the record starts with {data[:1].hex()}, not with 00")
+        schema_id = int.from_bytes(data[1:_HEADER_BYTES], "big")
+        decoding.schema_id = str(schema_id)
+        return schema_id, data[_HEADER_BYTES:]

@@ -245,10 +245,10 @@ class _Integer(int):
         """Convert an integer, or the text of one, as `12`, `12.0` or `1.2E+1`."""
         number = exact_number(value, "int")
         if number and isinstance(number, Decimal):
-            if number.adjusted() < _MOST_DIGITS and number != number.to_integral_value():
-                raise ValueError(f"{str(value)[:_SHOWN]!r} is not an integer")
             if number.adjusted() >= _MOST_DIGITS:
                 raise ValueError("Number out of range")
+            if number != number.to_integral_value():
+                raise ValueError(f"{str(value)[:_SHOWN]!r} is not an integer")
         whole = cls(number)
         if not -(1 << cls.bits - 1) <= whole < 1 << cls.bits - 1:
             raise ValueError("Number out of range")

@@ -20,9 +20,9 @@ from kinesis_assets.decoders.database_changes import (
     moment,
 )
 from kinesis_assets.decoders.debezium_values import column_type, is_available, may_lack_values
-from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.decoder import INVALID_JSON, Undecodable
 from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION, POSITION, SOURCE
-from kinesis_assets.decoders.json_documents import INVALID, json_decoder, json_reader
+from kinesis_assets.decoders.json_documents import json_decoder, json_reader
 from kinesis_assets.decoders.spark_types import typed_dict
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Debezium(ChangeDecoder):
                 text = document.decode()
                 root, schema, payload = _unwrapped(document)
                 return [] if payload == _NULL else rows_of(text, root, schema, payload)
-            except INVALID as error:
+            except INVALID_JSON as error:
                 raise Undecodable(str(error) if root == "$" else beneath(error, root)) from error
 
         return read
@@ -120,14 +120,12 @@ class _Shape:
 
     Attributes:
         image: Decodes an image of a row that is text, as those of MongoDB.
-        before: Columns whose values are not available in the image before a change.
-        after: Columns whose values are not available in the image after it.
+        after: Columns whose values are not available in the image after a change.
     """
 
     table: ChangedTable
     decoder: msgspec.json.Decoder[Row]
     image: msgspec.json.Decoder[Row]
-    before: frozenset[str]
     after: frozenset[str]
 
     @classmethod
@@ -139,7 +137,13 @@ class _Shape:
         before: frozenset[str],
         after: frozenset[str],
     ) -> _Shape:
-        """Create the decoders for a schema of Kafka Connect, whose columns are *schemas*."""
+        """Create the decoders for a schema of Kafka Connect.
+
+        Args:
+            schemas: Those of its columns.
+            before: Columns whose values are not available in the image before a change.
+            after: The same, in the image after it.
+        """
         columns = {
             field.name: column_type(field.dataType, schemas.get(field.name)) | None
             for field in table.columns.fields
@@ -155,7 +159,7 @@ class _Shape:
         else:
             fields = {"op": str | None, "source": typed_dict(_SOURCE) | None}
             fields |= dict(zip(("before", "after"), (kind | str | None for kind in rows), strict=True))
-        return cls(table, json_decoder(typed_dict(fields)), json_decoder(rows[1]), before, after)
+        return cls(table, json_decoder(typed_dict(fields)), json_decoder(rows[1]), after)
 
 
 class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):

@@ -15,17 +15,17 @@ import msgspec
 from pyspark.sql.types import DataType, DateType, DecimalType, TimestampNTZType, TimestampType
 
 from kinesis_assets.decoders.json_documents import TRUNCATED
-from kinesis_assets.decoders.spark_types import ExactDecimal, parse_number, value_type
+from kinesis_assets.decoders.spark_types import ExactDecimal, converted, parse_number, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from decimal import Decimal
 
-MICROSECONDS = 1_000_000
+_MICROSECONDS = 1_000_000
 
 _UNITS = {
     "io.debezium.time.Timestamp": 1000,
-    "io.debezium.time.MicroTimestamp": MICROSECONDS,
+    "io.debezium.time.MicroTimestamp": _MICROSECONDS,
     "io.debezium.time.NanoTimestamp": 1_000_000_000,
     "org.apache.kafka.connect.data.Timestamp": 1000,
 }
@@ -46,7 +46,7 @@ def column_type(spark_type: DataType, schema: Mapping[str, Any] | None) -> Any:
     """
     schemas = [*_nested(schema or {})]
     names = [str(each.get("name")) for each in schemas]
-    unit = next((_UNITS[name] for name in names if name in _UNITS), MICROSECONDS)
+    unit = next((_UNITS[name] for name in names if name in _UNITS), _MICROSECONDS)
     scale = next((_scale(each) for each in schemas if each.get("name") == _DECIMAL), None)
     is_text = _DECIMAL not in names and any(each.get("type") == "string" for each in schemas)
 
@@ -90,7 +90,7 @@ class _Days(date):
                 return cls.fromordinal(_FIRST_DAY + value)
             except (ValueError, OverflowError):
                 raise ValueError(f"{value} is out of range") from None
-        day = _converted(value.removesuffix("Z") if isinstance(value, str) else value, date)
+        day = converted(value.removesuffix("Z") if isinstance(value, str) else value, date)
         return cls.fromordinal(day.toordinal())
 
 
@@ -108,7 +108,7 @@ class _Moment(datetime):
     def of(cls, value: Any) -> Self:
         if isinstance(value, int) and not isinstance(value, bool):
             try:
-                moment = cls.epoch + timedelta(microseconds=value * MICROSECONDS // cls.unit)
+                moment = cls.epoch + timedelta(microseconds=value * _MICROSECONDS // cls.unit)
             except OverflowError:
                 raise ValueError(f"{value} is out of range") from None
         else:
@@ -162,13 +162,6 @@ def _scaled(text: Any, scale: int) -> Decimal:
             f"{str(text)[:_SHOWN]!r} is not base64 of an integer, as decimal.handling.mode=precise writes it"
         )
     return parse_number(f"{int.from_bytes(unscaled, signed=True)}E{-scale}")
-
-
-def _converted(value: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(error) from error  # msgspec adds the path to it
 
 
 _PLACEHOLDER = b"__debezium_unavailable_value"

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
+import msgspec
+
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ MOST_REPEATED = 1 << 30
 _MAX_MAX_BYTES = 1 << 30  # Arrow arrays with 32-bit offsets and Spark's rows hold less than 2 GiB
 
 _ERROR_CHARACTERS = 500
+
+INVALID_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding of bytes that are not the expected JSON document raises."""
 
 
 class Undecodable(Exception):
@@ -68,9 +73,10 @@ Any other exception fails the job.
 
 
 class RegisteredName(NamedTuple):
-    """The name of a schema in the Glue Schema Registry.
+    """The name of a schema in a registry.
 
     Attributes:
+        registry_name: The registry of AWS Glue, in its account and region; empty for a subject elsewhere.
         number: The number of the version; None for the latest.
         message: The full name of a message of Protobuf; None for the only one.
     """
@@ -80,6 +86,14 @@ class RegisteredName(NamedTuple):
     number: int | None = None
     message: str | None = None
 
+    @property
+    def described(self) -> str:
+        """What errors call it."""
+        version = "the latest version" if self.number is None else f"version {self.number}"
+        if self.registry_name:
+            return f"{version} of the schema {self.name} in the registry {self.registry_name}"
+        return f"{version} of the subject {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class DecoderSettings:
@@ -88,13 +102,12 @@ class DecoderSettings:
     The decoder class of a format has a class method `from_settings`, which creates a decoder of them.
 
     Attributes:
-        schema: The type of the records as DDL; or the text of the schema's file, for a format that takes its
-            definition. It is empty if the schema is a registered one.
+        schema: The type of the records as DDL. It is empty if the schema is a registered one.
         registered: The schema that is read from the registry; None for others.
         key: The fields that are columns of the setting `key`, unless these are computed.
         stored_as: By field in lower case, the columns that `select` makes of it, as it is, renamed or cast.
-        file: The content of the schema's file: an Avro schema, which is then the reader's, or a descriptor
-            set. It is empty for others.
+        file: The content of the schema's file: a descriptor set, or an Avro schema, which is the reader's for
+            formats whose records have that of the writer. It is empty for others.
         message: The full name of a message in the descriptor set.
     """
 

@@ -22,9 +22,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.decoder import INVALID_JSON, Decoding, Undecodable
 from kinesis_assets.decoders.json_documents import json_reader
 from kinesis_assets.decoders.spark_types import parse_type
+from kinesis_assets.decoders.split import is_json
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.inference import JSON_NUMBER
 
@@ -165,20 +166,16 @@ def _written_boolean(value: str) -> bytes:
     return value.encode() if value in ("true", "false") else msgspec.json.encode(value)
 
 
-_raw = msgspec.json.Decoder(msgspec.Raw).decode
-
-
 def _written_json(value: str) -> bytes:
-    try:
-        _raw(value)
-    except (msgspec.DecodeError, RecursionError):
-        return msgspec.json.encode(value)
-    return value.encode()
+    return value.encode() if is_json(value) else msgspec.json.encode(value)
+
+
+_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def _checked_json(name: str, value: str) -> bytes:
     try:
         _raw(value)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except INVALID_JSON as error:
         raise Undecodable(f"{error} - at `$.{name}`") from error
     return value.encode()

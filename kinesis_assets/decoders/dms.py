@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import msgspec
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
 from kinesis_assets.decoders.database_changes import DELETE, EXACT, INSERT, LOAD, UPDATE, ChangeDecoder
 from kinesis_assets.decoders.decoder import Undecodable
 from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION, SOURCE
 from kinesis_assets.decoders.json_documents import json_reader
+from kinesis_assets.decoders.spark_types import converted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,10 +45,7 @@ class _Hexadecimal(bytes):
     def of(cls, value: Any) -> Self:
         if isinstance(value, str) and value[:2] in ("0x", "0X"):
             return cls(bytes.fromhex(value[2:]))
-        try:
-            return cls(msgspec.convert(value, bytes))
-        except msgspec.ValidationError as error:
-            raise ValueError(error) from error  # msgspec adds the path to it
+        return cls(converted(value, bytes))
 
 
 _AS_TEXT: dict[DataType, Any] = {**EXACT, BinaryType(): _Hexadecimal}

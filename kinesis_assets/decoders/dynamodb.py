@@ -35,9 +35,9 @@ from kinesis_assets.decoders.database_changes import (
     exact_number,
     moment,
 )
-from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.decoder import INVALID_JSON, Undecodable
 from kinesis_assets.decoders.formats import CHANGED_AT, OPERATION, SOURCE
-from kinesis_assets.decoders.json_documents import INVALID, TRUNCATED, json_decoder, json_reader
+from kinesis_assets.decoders.json_documents import TRUNCATED, json_decoder, json_reader
 from kinesis_assets.decoders.spark_types import JsonText, typed_dict, value_type
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class DynamoDB(ChangeDecoder):
         def read(document: bytes) -> list[Row]:
             try:
                 record = decoder.decode(document.decode())
-            except INVALID as error:
+            except INVALID_JSON as error:
                 raise Undecodable(str(error)) from error
             change = record.dynamodb
             operation = _OPERATIONS[record.eventName]
@@ -102,7 +102,7 @@ class DynamoDB(ChangeDecoder):
                 if operation == DELETE and bytes(change.old) not in _ABSENT:
                     try:
                         row = {**untag(old_image.decode(change.old)), **row}
-                    except INVALID as error:
+                    except INVALID_JSON as error:
                         raise Undecodable(beneath(error, "$.dynamodb.OldImage")) from error
             table.check_key(row, path)
             row[OPERATION.name] = operation

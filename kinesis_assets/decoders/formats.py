@@ -105,7 +105,6 @@ class Format:
         description: What a record is, for the documentation of settings.
         decoder: The dotted name of its decoder class, which has `from_settings`.
         schemas: What `schema` may be.
-        takes_definition: Whether the decoder takes the text of the schema's file. Otherwise it takes DDL.
         is_json: Whether a document is JSON text, in which settings name paths.
         is_text: Whether a document is a line of text.
         multiplies: Whether a record may become several rows or none, as the decoder says too.
@@ -120,7 +119,6 @@ class Format:
     description: str
     decoder: str
     schemas: Collection[SchemaKind] = (SchemaKind.DDL, SchemaKind.AVRO, SchemaKind.JSON)
-    takes_definition: bool = False
     is_json: bool = False
     is_text: bool = False
     multiplies: bool = False
@@ -218,7 +216,6 @@ FORMATS = {
             "one datum each, written with the schema",
             "kinesis_assets.decoders.avro.Avro",
             schemas=(SchemaKind.AVRO,),
-            takes_definition=True,
         ),
         Format(
             "avro_container",

@@ -11,30 +11,20 @@ Source: https://github.com/awslabs/aws-glue-schema-registry
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from uuid import UUID
 
 from kinesis_assets.decoders.compression import decompress
 from kinesis_assets.decoders.decoder import MAX_BYTES, Decoding, Undecodable, check_max_bytes
-from kinesis_assets.decoders.registered_payloads import (
-    PayloadType,
-    SchemaVersion,
-    check_schemas,
-    payload_reader,
-    registered_type,
-)
+from kinesis_assets.decoders.registered_payloads import RegisteredDecoder, SchemaVersion
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed, RoleNotAssumed
 from kinesis_assets.kinesis.role import AssumedRole, check_role_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql.types import DataType
-
-    from kinesis_assets.decoders.avro import AvroDefinition
-    from kinesis_assets.decoders.decoder import DecoderSettings, Step
+    from kinesis_assets.decoders.decoder import DecoderSettings, RegisteredName
 
 _SESSION_NAME = "kinesis-assets-registry"
 
@@ -110,35 +100,14 @@ class GlueRegistry:
         except LookupError:
             return None
 
-    def named(self, registry_name: str, name: str, number: int | None = None) -> SchemaVersion:
+    def named(self, name: RegisteredName) -> SchemaVersion:
         """Get a version of a schema by its name. The latest is requested by each call, others once.
-
-        Args:
-            registry_name: The name of the registry within its account and region.
-            number: The number of the version; None for the latest.
 
         Raises:
             InvalidInput: The registry has no such version, or it is not available.
             RegistryCallFailed: The call to the registry failed.
         """
-        get = _named if number is None else _numbered
-        return get(self, registry_name, name, number)
-
-    def type_of(
-        self, registry_name: str, name: str, number: int | None = None, message: str | None = None
-    ) -> PayloadType:
-        """Return the type of the records of a schema, see `registered_type`, and the errors of `named`."""
-        version = self.named(registry_name, name, number)
-        try:
-            return registered_type(version, message)
-        except InvalidInput as error:
-            raise InvalidInput(f"{_described(registry_name, name, number)}: {error}") from None
-
-
-def _described(registry_name: str, name: str, number: int | None) -> str:
-    """Return how errors name a version of a schema."""
-    version = "the latest version" if number is None else f"version {number}"
-    return f"{version} of the schema {name} in the registry {registry_name}"
+        return _named(self, name) if name.number is None else _numbered(self, name)
 
 
 def _new_client(registry: GlueRegistry) -> Any:
@@ -166,10 +135,10 @@ def _schema_version(registry: GlueRegistry, schema_id: str) -> SchemaVersion:
     return _get(registry, f"schema version {schema_id}", SchemaVersionId=schema_id)[0]
 
 
-def _named(registry: GlueRegistry, registry_name: str, name: str, number: int | None) -> SchemaVersion:
-    what = _described(registry_name, name, number)
-    schema = {"RegistryName": registry_name, "SchemaName": name}
-    version = {"LatestVersion": True} if number is None else {"VersionNumber": number}
+def _named(registry: GlueRegistry, name: RegisteredName) -> SchemaVersion:
+    what = name.described
+    schema = {"RegistryName": name.registry_name, "SchemaName": name.name}
+    version = {"LatestVersion": True} if name.number is None else {"VersionNumber": name.number}
     try:
         found, status = _get(registry, what, SchemaId=schema, SchemaVersionNumber=version)
     except LookupError as error:
@@ -216,7 +185,7 @@ _ZLIB = 5
 
 
 @dataclass(frozen=True)
-class Glue:
+class Glue(RegisteredDecoder[str]):
     """Decode records of the Glue Schema Registry and add the column `schema_id`.
 
     `schema_id` is the UUID of the schema version with which the record was written. It is set even if the
@@ -232,72 +201,41 @@ class Glue:
         max_bytes: The maximum decompressed size of a payload. A larger payload is an error on its row.
     """
 
-    spark_type: str | DataType | None = None
     _: KW_ONLY
-    schemas: Mapping[str, SchemaVersion] | GlueRegistry | None = None
-    reader: str | AvroDefinition | None = None
     max_bytes: int = MAX_BYTES
     name: ClassVar[str] = "glue"
-    has_schema_id: ClassVar[bool] = True
+    has_sorted_messages: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_max_bytes(self.max_bytes)
-        if (self.spark_type is None) != (self.schemas is None):
-            raise InvalidInput("Glue needs a type together with schemas (or a registry), or neither of them")
+        super().__post_init__()
+        if isinstance(self.schemas, Mapping):
+            schemas = {_checked_id(each): version for each, version in self.schemas.items()}
+            object.__setattr__(self, "schemas", schemas)
 
     @classmethod
     def from_settings(cls, settings: DecoderSettings) -> Self:
         """See `DecoderSettings`."""
-        registry = GlueRegistry(**settings.registry)
-        if settings.registered is None:
-            return cls(settings.schema, schemas=registry, reader=settings.reader)
-        registry = registry.resolved()
-        payloads = registry.type_of(*settings.registered)
-        return cls(payloads.spark_type, schemas=registry, reader=payloads.reader)
+        return cls.of_registry(GlueRegistry(**settings.registry), settings)
 
-    def resolved(self) -> Self:
-        """Return a copy with a parsed type and validated schemas; see `Decoder`."""
-        if self.spark_type is None:
-            return self
-        payloads = self._payloads.resolved()
-        ready = replace(self, spark_type=payloads.spark_type)
-        if isinstance(self.schemas, GlueRegistry):
-            return replace(ready, schemas=self.schemas.resolved())
-        schemas = {}
-        for schema_id, version in cast("Mapping[str, SchemaVersion]", self.schemas).items():
-            try:
-                schemas[str(UUID(schema_id))] = version
-            except ValueError as error:
-                raise InvalidInput(f"schema version {schema_id}: {error}; give its id, a UUID") from error
-        check_schemas(payloads, schemas)
-        return replace(ready, schemas=schemas)
-
-    @property
-    def _payloads(self) -> PayloadType:
-        spark_type = cast("str | DataType", self.spark_type)
-        return PayloadType.of(spark_type, self.reader, has_sorted_messages=True)
-
-    def make_step(self) -> Step:
-        """See `Decoder`."""
-        read = None
-        if self.schemas is not None:
-            read = payload_reader(self._payloads, self.schemas.get)
-
-        def step(decoding: Decoding) -> None:
-            compression, schema_id, payload = _unframed(decoding.value)
-            decoding.schema_id = schema_id
-            if compression == _ZLIB:
-                payload = decompress(payload, "gzip", self.max_bytes)
-            decoding.value = payload if read is None else read(schema_id, payload)
-
-        return step
+    def unframed(self, decoding: Decoding) -> tuple[str, bytes]:
+        """See `RegisteredDecoder`."""
+        data = decoding.value
+        if len(data) < _HEADER_BYTES:
+            raise Undecodable(f"no header: the record has {len(data)} bytes, a header has {_HEADER_BYTES}")
+        version, compression = data[:2]
+        if version != _HEADER_VERSION or compression not in (_PLAIN, _ZLIB):
+            raise Undecodable(
+                f"no header: the record starts with {data[:2].hex(' ')}, not with 03 00 or 03 05"
+            )
+        schema_id = decoding.schema_id = str(UUID(bytes=data[2:_HEADER_BYTES]))
+        payload = data[_HEADER_BYTES:]
+        return schema_id, decompress(payload, "gzip", self.max_bytes) if compression == _ZLIB else payload
 
 
-def _unframed(data: bytes) -> tuple[int, str, bytes]:
-    """Split a record into its compression, schema version id and payload."""
-    if len(data) < _HEADER_BYTES:
-        raise Undecodable(f"no header: the record has {len(data)} bytes, a header has {_HEADER_BYTES}")
-    version, compression = data[:2]
-    if version != _HEADER_VERSION or compression not in (_PLAIN, _ZLIB):
-        raise Undecodable(f"no header: the record starts with {data[:2].hex(' ')}, not with 03 00 or 03 05")
-    return compression, str(UUID(bytes=data[2:_HEADER_BYTES])), data[_HEADER_BYTES:]
+def _checked_id(schema_id: str) -> str:
+    """Return the id of a schema version as the headers of records have it."""
+    try:
+        return str(UUID(schema_id))
+    except ValueError as error:
+        raise InvalidInput(f"schema version {schema_id}: {error}; give its id, a UUID") from error

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import msgspec
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
-from kinesis_assets.decoders.decoder import Undecodable, value_step
-from kinesis_assets.decoders.spark_types import convert, parse_number, parse_type, value_type
+from kinesis_assets.decoders.decoder import INVALID_JSON, Undecodable, value_step
+from kinesis_assets.decoders.spark_types import convert, converted, parse_number, parse_type, value_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,10 +62,6 @@ class Json:
         return value_step(json_reader(cast("DataType", self.spark_type)))
 
 
-INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding of a text that is not the expected document raises."""
-
-
 def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     """Return the decoder of documents to a Python type that `value_type` returned, or that has such types."""
     return msgspec.json.Decoder(kind, dec_hook=convert, float_hook=parse_number)
@@ -91,7 +87,7 @@ def json_reader(
             if truncating is not None and (_MANY_DIGITS.search(text) or _ESCAPED_ASCII in text):
                 return truncating.decode(text)
             return decoder.decode(text)
-        except INVALID as error:
+        except INVALID_JSON as error:
             raise Undecodable(str(error)) from error
 
     return read
@@ -108,11 +104,8 @@ class _Truncated(datetime):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Convert the text of a timestamp."""
-        try:
-            text = _EXCESS.sub(r"\1", value) if isinstance(value, str) else value
-            moment = msgspec.convert(text, cls.kind)
-        except msgspec.ValidationError as error:
-            raise ValueError(error) from error  # msgspec adds the path to it
+        text = _EXCESS.sub(r"\1", value) if isinstance(value, str) else value
+        moment = converted(text, cls.kind)
         return cls.combine(moment.date(), moment.timetz())
 
 

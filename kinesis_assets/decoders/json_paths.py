@@ -15,13 +15,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from kinesis_assets.decoders.decoder import MOST_REPEATED, BytesDecoder, Decoding, Undecodable
+from kinesis_assets.decoders.decoder import (
+    INVALID_JSON,
+    MOST_REPEATED,
+    BytesDecoder,
+    Decoding,
+    Undecodable,
+)
 from kinesis_assets.decoders.split import IN_MEMORY, elements_between
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import RECORD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
@@ -68,7 +74,7 @@ class Unnest(BytesDecoder):
             try:
                 before, array, after = _around(decoding.value, path)
                 elements = _elements(array)
-            except (msgspec.DecodeError, RecursionError) as error:
+            except INVALID_JSON as error:
                 raise Undecodable(str(error)) from error
             repeated = len(before) + len(after)
             if len(array) * repeated > MOST_REPEATED:
@@ -179,7 +185,7 @@ class Only(BytesDecoder):
                 return ()
             try:
                 return (decoding,) if matches(decoding.value) else ()
-            except (msgspec.DecodeError, RecursionError) as error:
+            except INVALID_JSON as error:
                 raise Undecodable(str(error)) from error
 
         return step
@@ -225,82 +231,71 @@ _any = msgspec.json.Decoder(float_hook=str).decode  # also of numbers that no de
 
 
 def _object_matcher(tree: Mapping[str, Any]) -> Callable[[Any], bool]:
-    """Return a function that says whether an object has the values. It builds nothing of the others."""
-    matchers = [
-        _object_matcher(inner) if isinstance(inner, Mapping) else _scalar_matcher(inner)
-        for inner in tree.values()
-    ]
-    places = [f"f{place}" for place in range(len(matchers))]
-    object_ = msgspec.defstruct(
-        "object",
-        [(place, msgspec.Raw, msgspec.Raw(_NULL)) for place in places],
-        rename=dict(zip(places, tree, strict=True)),
-    )
-    decode = msgspec.json.Decoder(object_).decode
-    missing = object_()
-    found = list(zip(places, matchers, strict=True))
+    """Return a function that says whether an object has the values."""
+    matchers = {
+        f"f{place}": _object_matcher(inner) if isinstance(inner, Mapping) else _scalar_matcher(inner)
+        for place, inner in enumerate(tree.values())
+    }
+    read = _members_reader([*tree])
 
     def matches(text: Any) -> bool:
-        try:
-            fields = decode(text)
-        except msgspec.ValidationError:  # it is no object, but may be no JSON either
-            _any(text)
-            fields = missing
-        for place, each in found:  # noqa: SIM110  # all() takes twice the time
-            if not each(getattr(fields, place)):
+        members = read(text)
+        for place, each in matchers.items():  # noqa: SIM110  # all() takes twice the time
+            if not each(getattr(members, place)):
                 return False
         return True
 
     return matches
 
 
+def _scalar_matcher(values: frozenset[tuple[type, Any]]) -> Callable[[Any], bool]:
+    return lambda text: comparable_of(text) in values
+
+
 def value_reader(path: str) -> Callable[[Any], msgspec.Raw]:
     """Return a function that returns the text of the value at a path of a document, null if it has none.
 
-    It builds nothing else of the document, and raises `msgspec.DecodeError` or `RecursionError` if that is no
-    JSON.
+    It raises an error of `INVALID_JSON` for a document that is no JSON.
     """
-    readers = [_member_reader(name) for name in parse_path(path)]
+    readers = [_members_reader([name]) for name in parse_path(path)]
 
     def read(document: Any) -> msgspec.Raw:
         for reader in readers:
-            document = reader(document)
+            document = reader(document).f0
         found: msgspec.Raw = document
         return found
 
     return read
 
 
-def _member_reader(name: str) -> Callable[[Any], msgspec.Raw]:
-    object_ = msgspec.defstruct("object", [(_MEMBER, msgspec.Raw, _NO_MEMBER)], rename={_MEMBER: name})
-    decode = msgspec.json.Decoder(object_).decode
+def _members_reader(names: Sequence[str]) -> Callable[[Any], Any]:
+    """Return a function that returns the texts of some members of an object, as the fields `f0`, `f1`, ...
 
-    def read(text: Any) -> msgspec.Raw:
+    A member that it lacks is null, and what is no object has none. Nothing is built of other members.
+    """
+    places = [f"f{place}" for place in range(len(names))]
+    object_ = msgspec.defstruct(
+        "object",
+        [(place, msgspec.Raw, msgspec.Raw(_NULL)) for place in places],
+        rename=dict(zip(places, names, strict=True)),
+    )
+    decode = msgspec.json.Decoder(object_).decode
+    no_members = object_()
+
+    def read(text: Any) -> Any:
         try:
-            return getattr(decode(text), _MEMBER)  # type: ignore[no-any-return]
+            return decode(text)
         except msgspec.ValidationError:  # it is no object, but may be no JSON either
             _any(text)
-            return _NO_MEMBER
+            return no_members
 
     return read
 
 
-_MEMBER = "member"
-
-_NO_MEMBER = msgspec.Raw(_NULL)
-
-
-def comparable_of(text: msgspec.Raw) -> tuple[type, Any] | None:
+def comparable_of(text: bytes | msgspec.Raw) -> tuple[type, Any] | None:
     """Return the value of a text of JSON as `comparable` returns it; None for an object or an array."""
     try:
         value = _value(text)
     except ArithmeticError:  # a number that no decimal has
         return None
     return None if isinstance(value, dict | list) else comparable(value)
-
-
-def _scalar_matcher(values: frozenset[tuple[type, Any]]) -> Callable[[Any], bool]:
-    def matches(text: msgspec.Raw) -> bool:
-        return comparable_of(text) in values
-
-    return matches

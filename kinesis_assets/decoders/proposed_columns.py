@@ -17,7 +17,7 @@ from kinesis_assets.decoders.formats import SOURCE, UNCHANGED
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.avro_schema import avro_columns
 from kinesis_assets.schemas.ddl import RECORD, Field, column_names, columns, parse_columns, readable
-from kinesis_assets.schemas.inference import JSON_NUMBER, infer_type, infer_values
+from kinesis_assets.schemas.inference import JSON_NUMBER, infer_values, read_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -122,13 +122,11 @@ def of_glue(sample: SampledRecords) -> Columns:
         str(UUID(bytes=each[2:_GLUE_HEADER])) for each in sample.documents if len(each) >= _GLUE_HEADER
     )
     found = _of_payloads(map(_glue_payload, sample.documents), ids)
-    if not found.settings:
-        found.settings["schema"] = {"registry": "NAME_OF_THE_REGISTRY", "name": "NAME_OF_THE_SCHEMA"}
-        return Columns(
-            found.settings,
-            [*found.comments, "Give the name of the registry and of the schema, as AWS Glue has them."],
-        )
-    return found
+    if found.settings:
+        return found
+    schema = {"registry": "NAME_OF_THE_REGISTRY", "name": "NAME_OF_THE_SCHEMA"}
+    advice = "Give the name of the registry and of the schema, as AWS Glue has them."
+    return Columns({"schema": schema}, [*found.comments, advice])
 
 
 def _glue_payload(record: bytes) -> bytes:
@@ -156,8 +154,10 @@ def of_confluent(sample: SampledRecords) -> Columns:
 def _of_payloads(payloads: Iterable[bytes], ids: Counter[str]) -> Columns:
     """Return the columns of payloads if most of them are JSON; and how many records each schema has."""
     comments = [f"{count} of them have the schema {each}." for each, count in ids.most_common(_MOST_IDS)]
-    inferred = infer_type(payloads)
-    if inferred.documents <= inferred.others or not inferred.fields:
+    documents = [*map(read_document, payloads)]
+    objects = [each for each in documents if isinstance(each, dict)]
+    inferred = infer_values(objects)
+    if 2 * len(objects) <= len(documents) or not inferred.fields:
         return Columns({}, comments)
     return Columns(_settings(inferred.fields), [*comments, *_comments(inferred)])
 
@@ -241,7 +241,6 @@ def _value(text: str) -> Any:
     """Return a delimited value as that of JSON which its decoder makes of it."""
     if text in ("true", "false"):
         return text == "true"
-    if JSON_NUMBER.fullmatch(text):
-        number = float(text) if {*text} & {*".eE"} else int(text)
-        return number if math.isfinite(number) else text
+    if JSON_NUMBER.fullmatch(text) and math.isfinite(number := float(text)):
+        return number if {*text} & {*".eE"} else int(text)
     return text or None

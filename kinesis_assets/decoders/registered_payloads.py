@@ -1,10 +1,12 @@
-"""Payloads whose schema is in a registry: Avro, JSON or Protobuf, decoded with their writer's schema."""
+"""Records with the id of a registered schema: Avro, JSON or Protobuf, decoded with their writer's schema."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 from kinesis_assets.decoders.avro import AvroDefinition, AvroReader, check_reader
 from kinesis_assets.decoders.decoder import Undecodable
@@ -15,9 +17,11 @@ from kinesis_assets.schemas.avro_schema import avro_columns
 from kinesis_assets.schemas.json_schema import json_schema_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyspark.sql.types import DataType
+
+    from kinesis_assets.decoders.decoder import DecoderSettings, Decoding, RegisteredName, Step
 
 
 @dataclass(frozen=True)
@@ -40,43 +44,98 @@ class SchemaVersion:
         return AvroDefinition(self.definition, tuple(text for _, text in self.imports))
 
 
+_Id = TypeVar("_Id", int, str)
+
+
+class Registry(Protocol):
+    """The connection to a registry. Its methods raise `RegistryCallFailed` if a call fails."""
+
+    def resolved(self) -> Self:
+        """Return a validated copy that can be sent to executors. Raises `InvalidInput`."""
+
+    def get(self, schema_id: Any) -> SchemaVersion | None:
+        """Get a schema version by its id, or None if it does not exist."""
+
+    def named(self, name: RegisteredName) -> SchemaVersion:
+        """Get a schema version by its name. Raises `InvalidInput` if it does not exist."""
+
+
+_MAX_READERS = 1024
+"""The number of schemas of which a task keeps readers. A damaged header can have any id."""
+
+
 @dataclass(frozen=True)
-class PayloadType:
-    """The type of decoded payloads.
+class RegisteredDecoder(Generic[_Id]):
+    """A decoder of records that begin with the id of the schema with which they were written.
 
     Attributes:
-        spark_type: The type; parsed before the first reader is created.
-        reader: A reader's Avro schema, whose defaults and aliases apply to AVRO payloads.
         has_sorted_messages: How a Protobuf payload says which message it is, see `registered_protobuf`.
     """
 
-    spark_type: str | DataType
-    reader: AvroDefinition | None = None
-    has_sorted_messages: bool = False
+    spark_type: str | DataType | None = None
+    _: KW_ONLY
+    schemas: Mapping[_Id, SchemaVersion] | Registry | None = None
+    reader: str | AvroDefinition | None = None
+    name: ClassVar[str]
+    has_schema_id: ClassVar[bool] = True
+    has_sorted_messages: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        if (self.spark_type is None) != (self.schemas is None):
+            raise InvalidInput(
+                f"{type(self).__name__} needs a type together with schemas (or a registry), or neither"
+            )
 
     @classmethod
-    def of(
-        cls, spark_type: str | DataType, reader: str | AvroDefinition | None, *, has_sorted_messages: bool
-    ) -> PayloadType:
-        """Return a type with the text of a reader's schema."""
-        definition = AvroDefinition(reader) if isinstance(reader, str) else reader
-        return cls(spark_type, definition, has_sorted_messages)
+    def of_registry(cls, registry: Registry, settings: DecoderSettings) -> Self:
+        """Create a decoder with the type in the settings, or that of the registered schema they name."""
+        if settings.registered is None:
+            return cls(settings.schema, schemas=registry, reader=settings.reader)
+        registry = registry.resolved()
+        spark_type, reader = registered_type(registry.named(settings.registered), settings.registered)
+        return cls(spark_type, schemas=registry, reader=reader)
 
-    def resolved(self) -> PayloadType:
-        """Return a copy with a parsed type."""
+    def resolved(self) -> Self:
+        """Return a copy with a parsed type and validated schemas; see `Decoder`."""
+        if self.spark_type is None or self.schemas is None:
+            return self
         spark_type = parse_type(self.spark_type)
         if self.reader is not None:
             check_reader(self.reader, spark_type)
-        return replace(self, spark_type=spark_type)
+        ready = replace(self, spark_type=spark_type)
+        if not isinstance(self.schemas, Mapping):
+            return replace(ready, schemas=self.schemas.resolved())
+        for schema_id, version in self.schemas.items():
+            try:
+                ready.reader_of(version)
+            except Undecodable as error:
+                raise InvalidInput(f"schema version {schema_id}: {error}") from error
+        return ready
+
+    def make_step(self) -> Step:
+        """See `Decoder`."""
+        read = None if self.schemas is None else self._payload_reader(self.schemas.get)
+
+        def step(decoding: Decoding) -> None:
+            schema_id, payload = self.unframed(decoding)
+            decoding.value = payload if read is None else read(schema_id, payload)
+
+        return step
+
+    def unframed(self, decoding: Decoding) -> tuple[_Id, bytes]:
+        """Set the schema id of a record, and return it and the payload. Raises `Undecodable`."""
+        raise NotImplementedError
 
     def reader_of(self, version: SchemaVersion | None) -> Callable[[bytes], Any]:
         """Create a function that decodes payloads of a schema version or raises `Undecodable`.
+
+        Only for a decoder with a parsed type.
 
         Raises:
             InvalidInput: A package is not installed.
             Undecodable: There is no version, or it is not a supported one.
         """
-        spark_type: Any = self.spark_type
+        spark_type = cast("DataType", self.spark_type)
         if version is None:
             raise Undecodable("not found")
         match version.data_format:
@@ -94,83 +153,56 @@ class PayloadType:
                 )
         raise Undecodable(f"its data format is {version.data_format}; AVRO, JSON and PROTOBUF are supported")
 
+    def _payload_reader(self, get: Callable[[_Id], SchemaVersion | None]) -> Callable[[_Id, bytes], Any]:
+        """Create a function that decodes payloads by the ids of their schemas or raises `Undecodable`."""
 
-_Id = TypeVar("_Id", int, str)
+        @lru_cache(maxsize=_MAX_READERS)
+        def reader_of(schema_id: _Id) -> Callable[[bytes], Any]:
+            try:
+                return self.reader_of(get(schema_id))
+            except Undecodable as error:
+                reason = f"schema version {schema_id}: {error}"
 
-_MAX_READERS = 1024
-"""The number of schemas of which a task keeps readers. A damaged header can have any id."""
+            def fail(_: bytes) -> Any:
+                raise Undecodable(reason)
 
+            return fail
 
-def payload_reader(
-    payloads: PayloadType, get: Callable[[_Id], SchemaVersion | None]
-) -> Callable[[_Id, bytes], Any]:
-    """Create a function that decodes payloads by the ids of their schemas or raises `Undecodable`.
-
-    Args:
-        get: Returns the schema of an id; None if there is none.
-    """
-    readers: dict[_Id, Callable[[bytes], Any]] = {}
-
-    def create(schema_id: _Id) -> Callable[[bytes], Any]:
-        try:
-            return payloads.reader_of(get(schema_id))
-        except Undecodable as error:
-            reason = f"schema version {schema_id}: {error}"
-
-        def fail(_: bytes) -> Any:
-            raise Undecodable(reason)
-
-        return fail
-
-    def read(schema_id: _Id, payload: bytes) -> Any:
-        if schema_id not in readers:
-            if len(readers) >= _MAX_READERS:
-                readers.clear()
-            readers[schema_id] = create(schema_id)
-        return readers[schema_id](payload)
-
-    return read
+        return lambda schema_id, payload: reader_of(schema_id)(payload)
 
 
-def check_schemas(payloads: PayloadType, schemas: Mapping[_Id, SchemaVersion]) -> None:
-    """Raise `InvalidInput` if one of the schemas that a user gives cannot be used."""
-    for schema_id, version in schemas.items():
-        try:
-            payloads.reader_of(version)
-        except Undecodable as error:
-            raise InvalidInput(f"schema version {schema_id}: {error}") from error
-
-
-def registered_type(version: SchemaVersion, message: str | None = None) -> PayloadType:
-    """Return the type of the records of a schema version, which is then the reader's.
+def registered_type(version: SchemaVersion, name: RegisteredName) -> tuple[DataType, AvroDefinition | None]:
+    """Return the type of the records of a schema version, and the version as the reader's schema of AVRO.
 
     All fields accept null, also those that the schema requires, because records may have been written with
     another version.
 
-    Args:
-        message: The full name of a message of Protobuf; None for the only one.
-
     Raises:
         InvalidInput: The version has a part that no Spark type represents, or it is not a supported one.
     """
-    reader = None
+    try:
+        spark_type = nullable(parse_type(_columns(version, name.message)))
+    except InvalidInput as error:
+        raise InvalidInput(f"{name.described}: {error}") from None
+    return spark_type, version.avro if version.data_format == "AVRO" else None
+
+
+def _columns(version: SchemaVersion, message: str | None) -> str:
     match version.data_format:
         case "AVRO":
             imports = [_parsed(text) for _, text in version.imports]
-            columns, reader = avro_columns(_parsed(version.definition), imports), version.avro
+            return avro_columns(_parsed(version.definition), imports)
         case "JSON":
-            columns = json_schema_columns(_parsed(version.definition))
+            return json_schema_columns(_parsed(version.definition))
         case "PROTOBUF":
             from kinesis_assets.decoders.registered_protobuf import registered_message  # noqa: PLC0415  # as above
             from kinesis_assets.schemas.protobuf_schema import protobuf_columns  # noqa: PLC0415  # as above
 
-            columns = protobuf_columns(registered_message(version.definition, version.imports, message))
-        case _:
-            raise InvalidInput(
-                f"it has the data format {version.data_format}; AVRO, JSON and PROTOBUF are supported, so "
-                "name another schema"
-            )
-    return PayloadType(nullable(parse_type(columns)), reader)
+            return protobuf_columns(registered_message(version.definition, version.imports, message))
+    raise InvalidInput(
+        f"it has the data format {version.data_format}; AVRO, JSON and PROTOBUF are supported, so name "
+        "another schema"
+    )
 
 
 def _parsed(definition: str) -> Any:

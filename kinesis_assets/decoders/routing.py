@@ -10,13 +10,13 @@ Spark tasks import this module.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_assets.decoders.decoder import Decoding, Undecodable
+from kinesis_assets.decoders.decoder import INVALID_JSON, Decoding, Undecodable
 from kinesis_assets.decoders.json_paths import comparable, comparable_of, parse_path, value_reader
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER, RECORD
 from kinesis_assets.spark.arrow_steps import map_in_arrow
@@ -106,20 +106,13 @@ class Routing:
 
     def _by_field(self) -> Callable[[Mapping[str, pa.Array]], dict[str, pa.Array]]:
         """Return the function that returns the routes of rows by a field, and the errors of the rows."""
-        read, routes = value_reader(self.path), {comparable(value): route for value, route in self.routes}
-        known: dict[bytes, str | None] = {}
+        read = value_reader(self.path)
+        routes: dict[Any, str] = {comparable(value): route for value, route in self.routes}
 
-        def route_of(text: msgspec.Raw) -> str | None:
-            value = bytes(text)
-            if value in known:
-                return known[value]
-            found = comparable_of(text)
-            route = None if found is None else routes.get(found)
-            if len(value) <= _KNOWN_BYTES:
-                if len(known) >= _KNOWN_VALUES:
-                    known.clear()
-                known[value] = route
-            return route
+        def route_of(value: bytes) -> str | None:
+            return routes.get(comparable_of(value))
+
+        known_route_of = lru_cache(maxsize=_KNOWN_VALUES)(route_of)
 
         def by_field(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
             errors = columns["error"].to_pylist()
@@ -128,8 +121,9 @@ class Routing:
                 route = None
                 if errors[row] is None:
                     try:
-                        route = route_of(read(document))
-                    except (msgspec.DecodeError, RecursionError) as error:
+                        value = bytes(read(document))
+                        route = (known_route_of if len(value) <= _KNOWN_BYTES else route_of)(value)
+                    except INVALID_JSON as error:
                         errors[row] = _reason(error)
                 found.append(route)
             return {"error": pa.array(errors, pa.string()), self.route: pa.array(found, pa.string())}

@@ -77,14 +77,20 @@ def _plain(value: Any) -> Any:
     return plain(content)
 
 
+def _number(text: str) -> Decimal:
+    if not (number := Decimal(text)).is_finite():
+        raise ValueError(text)
+    return number
+
+
 _PLAIN: dict[str, tuple[type, Callable[[Any], Any]]] = {
     "S": (str, str),
-    "N": (str, Decimal),
+    "N": (str, _number),
     "B": (str, str.encode),
     "BOOL": (bool, bool),
     "NULL": (bool, lambda _: None),
     "SS": (list, ValueSet),
-    "NS": (list, lambda texts: ValueSet(map(Decimal, texts))),
+    "NS": (list, lambda texts: ValueSet(map(_number, texts))),
     "BS": (list, lambda texts: ValueSet(map(str.encode, texts))),
     "L": (list, lambda items: [*map(_plain, items)]),
     "M": (dict, lambda fields: {name: _plain(each) for name, each in fields.items()}),
@@ -167,14 +173,14 @@ def sample_debezium(documents: Sequence[bytes]) -> SampledChanges:
     types: dict[str, str] = {}
     for document in documents:
         try:
-            change = _Change.of(_exact.decode(document))
+            row, before, declared = _debezium_change(_exact.decode(document))
         except _INVALID:
             others += 1
             continue
-        types |= change.types
-        if change.row is not None:
-            rows.append({name: value for name, value in change.row.items() if is_available(value)})
-        partial += [change.before] if change.before else []
+        types |= declared
+        if row is not None:
+            rows.append({name: value for name, value in row.items() if is_available(value)})
+        partial += [before] if before else []
     notes = [f"{others} changes have no row"] if others else []
     if not types:
         notes.append(
@@ -184,30 +190,18 @@ def sample_debezium(documents: Sequence[bytes]) -> SampledChanges:
     return SampledChanges(rows, types, **_identified(rows, partial), notes=notes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A change of Debezium.
-
-    Attributes:
-        types: The types of columns, as far as the change has a schema.
-    """
-
-    row: _Row | None
-    before: _Row | None
-    types: Mapping[str, str]
-
-    @classmethod
-    def of(cls, document: Any) -> _Change:
-        is_wrapped = "payload" in document and "schema" in document
-        payload = document["payload"] if is_wrapped else document
-        schemas = (document["schema"] or {}).get("fields") or [] if is_wrapped else []
-        if "op" not in payload:
-            row = {name: value for name, value in payload.items() if not name.startswith("__")}
-            types = {name: kind for name, kind in _types(schemas).items() if not name.startswith("__")}
-            return cls(row, None, types)
-        before, after = (_image(payload.get(name)) for name in ("before", "after"))
-        of_row = next((each.get("fields") for each in schemas if each["field"] == "after"), None)
-        return cls(before if payload["op"] == "d" else after, before, _types(of_row or []))
+def _debezium_change(document: Any) -> tuple[_Row | None, _Row | None, dict[str, str]]:
+    """Return the row of a change, the row before it, and the types of columns, if the change has a schema."""
+    is_wrapped = "payload" in document and "schema" in document
+    payload = document["payload"] if is_wrapped else document
+    schemas = (document["schema"] or {}).get("fields") or [] if is_wrapped else []
+    if "op" not in payload:
+        row = {name: value for name, value in payload.items() if not name.startswith("__")}
+        types = {name: kind for name, kind in _types(schemas).items() if not name.startswith("__")}
+        return row, None, types
+    before, after = (_image(payload.get(name)) for name in ("before", "after"))
+    of_row = next((each.get("fields") for each in schemas if each["field"] == "after"), None)
+    return before if payload["op"] == "d" else after, before, _types(of_row or [])
 
 
 def _image(value: Any) -> _Row | None:

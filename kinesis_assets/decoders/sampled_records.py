@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from codecs import BOM_UTF8
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.formats import Format
     from kinesis_assets.decoders.split import SplitMode
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _OPENING = (b"{", b"[")
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
@@ -122,7 +122,7 @@ def _split_of(records: Sequence[bytes]) -> SplitMode | None:
 
 def _form(record: bytes) -> str:
     """Return what a record is: a document, which may have lines or a byte order mark, or several."""
-    text = record.removeprefix(_BYTE_ORDER_MARK).strip()
+    text = record.removeprefix(BOM_UTF8).strip()
     if not text:
         return "nothing"
     value = read_document(text)
@@ -193,18 +193,13 @@ _names = cache(parse_path)
 
 def has_path(value: Any, path: str) -> bool:
     """Return whether a document has a path."""
-    return _found(value, path) is not _MISSING
+    return value_at(value, path, _MISSING) is not _MISSING
 
 
-def value_at(value: Any, path: str) -> Any:
-    """Return the value at the path of a document, None if there is none."""
-    found = _found(value, path)
-    return None if found is _MISSING else found
-
-
-def _found(value: Any, path: str) -> Any:
+def value_at(value: Any, path: str, missing: Any = None) -> Any:
+    """Return the value at the path of a document, or *missing* if there is none."""
     for name in _names(path):
-        value = value.get(name, _MISSING) if isinstance(value, dict) else _MISSING
+        value = value.get(name, missing) if isinstance(value, dict) else missing
     return value
 
 
@@ -214,7 +209,7 @@ def _delimited(records: Sequence[bytes]) -> SampledRecords:
     is_split = False
     for record in records:
         found = [*_parts(record, "lines")]
-        is_split = is_split or len(found) > 1 or record.startswith(_BYTE_ORDER_MARK)
+        is_split = is_split or len(found) > 1 or record.startswith(BOM_UTF8)
         lines += found
     for name, delimiter in _DELIMITERS.items():
         rows = [row for line in lines if (row := _row(line, delimiter)) is not None]

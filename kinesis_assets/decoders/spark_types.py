@@ -189,6 +189,14 @@ def convert(kind: Any, value: Any) -> Any:
     return kind.of(value)
 
 
+def converted(value: Any, kind: Any) -> Any:
+    """Convert a value with msgspec within `convert`: msgspec adds the path to a `ValueError` alone."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(error) from error
+
+
 _PASSED_THROUGH = (bytes, date, datetime, Decimal)
 """Types of which msgspec would otherwise accept text."""
 

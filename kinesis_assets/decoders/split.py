@@ -6,13 +6,14 @@ Definitions load this module, so it loads neither Spark nor Arrow.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import msgspec
 
-from kinesis_assets.decoders.decoder import BytesDecoder, Decoding, Undecodable
+from kinesis_assets.decoders.decoder import INVALID_JSON, BytesDecoder, Decoding, Undecodable
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 SplitMode = Literal["lines", "documents", "array"]
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WHITESPACE = b" \t\r\n"
 
 IN_MEMORY = 4 << 20
@@ -63,7 +63,7 @@ class Split(BytesDecoder):
         split = {"lines": _lines, "documents": _documents, "array": _elements}[self.mode]
 
         def step(decoding: Decoding) -> Iterable[Decoding]:
-            return map(decoding.part, split(decoding.value.removeprefix(_BYTE_ORDER_MARK)))
+            return map(decoding.part, split(decoding.value.removeprefix(BOM_UTF8)))
 
         return step
 
@@ -81,14 +81,14 @@ def _documents(text: bytes) -> Iterator[bytes]:
     while (place := _end_of(_SPACE, text, place)) < len(text):
         if line_end <= place:
             line_end = _line_end(text, place)
-        if _is_json(whole[place:line_end]):
+        if is_json(whole[place:line_end]):
             end = line_end
         elif text[place : place + 1] in _CLOSING:
             found = brackets.end(place)
             end = _line_end(text, place) if found is None else found
         else:
             end = max(_end_of(_SCALAR, text, place), place)
-        if not _is_json(whole[place:end]):
+        if not is_json(whole[place:end]):
             end = _line_end(text, end)
         yield text[place:end].rstrip(_WHITESPACE)
         place = end
@@ -98,7 +98,7 @@ def _elements(text: bytes) -> Iterable[bytes]:
     if len(text) <= IN_MEMORY:
         try:
             return map(bytes, _array(text))
-        except (msgspec.DecodeError, RecursionError):
+        except INVALID_JSON:
             pass  # one of the elements may be the reason
     start = _end_of(_SPACE, text, 0)
     end = _Brackets(text).end(start) if text[start : start + 1] == b"[" else None
@@ -162,10 +162,11 @@ _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def _is_json(text: memoryview) -> bool:
+def is_json(text: str | memoryview) -> bool:
+    """Return whether a text is one JSON document. UTF-8 within its strings is not validated."""
     try:
         _raw(text)
-    except (msgspec.DecodeError, RecursionError):
+    except INVALID_JSON:
         return False
     return True
 

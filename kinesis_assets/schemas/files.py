@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.avro_schema import avro_columns
@@ -13,10 +13,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def read_schema(path: Path, *, is_avro: bool) -> tuple[str, str]:
-    """Return the text of a file with an Avro schema or a JSON Schema, and the columns of its records."""
-    text = _text(path)
-    return text, (avro_columns if is_avro else json_schema_columns)(_parsed(text))
+def read_schema(path: Path, *, is_avro: bool) -> tuple[bytes, str]:
+    """Return the content of a file with an Avro schema or a JSON Schema, and the columns of its records."""
+    content = _content(path)
+    try:
+        schema = json.loads(content.decode())
+    except UnicodeDecodeError:
+        raise InvalidInput("the file cannot be read: it is not UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"the file is not JSON: {error}") from None
+    return content, avro_columns(schema) if is_avro else json_schema_columns(schema)
 
 
 def read_descriptors(path: Path, message: str) -> tuple[bytes, str]:
@@ -30,22 +36,8 @@ def read_descriptors(path: Path, message: str) -> tuple[bytes, str]:
     return content, protobuf_columns(read_message(content, message))
 
 
-def _text(path: Path) -> str:
-    try:
-        return _content(path).decode()
-    except UnicodeDecodeError:
-        raise InvalidInput("the file cannot be read: it is not UTF-8") from None
-
-
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"the file cannot be read: {error.strerror}") from None
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"the file is not JSON: {error}") from None

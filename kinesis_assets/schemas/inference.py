@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ import msgspec
 from kinesis_assets.schemas.ddl import MAX_DIGITS, RECORD, Field, readable, struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _TEXTS: tuple[tuple[str, Any], ...] = (
     ("DATE", date),
@@ -48,30 +48,19 @@ class Inference:
     """The type of some documents.
 
     Attributes:
-        documents: Number of documents that are objects.
-        others: Number of documents that are not, or are not JSON.
         notes: Where the type differs from the documents, each as a sentence.
         evidence: By field, the numbers of its values by their types.
     """
 
     fields: Sequence[Field]
-    documents: int
-    others: int
     notes: Sequence[str]
     evidence: Mapping[str, str]
-
-
-def infer_type(documents: Iterable[bytes]) -> Inference:
-    """Return a type with which `Json` decodes all of some documents, see `infer_values`."""
-    values = [*map(read_document, documents)]
-    found = [each for each in values if isinstance(each, dict)]
-    return replace(infer_values(found), others=len(values) - len(found))
 
 
 def infer_values(
     documents: Sequence[Mapping[str, Any]], mixed: str = "VARIANT", *, exact: bool = False
 ) -> Inference:
-    """Return the type of some objects.
+    """Return a type with which `Json` decodes all of some objects.
 
     Values of different types, and numbers that no type of Spark can hold, are variants. A decimal is a number
     of which no digit may be lost.
@@ -85,7 +74,7 @@ def infer_values(
         seen.add(document)
     fields = seen.struct_fields("", notes)
     evidence = {each.name: seen.fields[each.name].described(len(documents)) for each in fields}
-    return Inference(fields, len(documents), 0, notes, evidence)
+    return Inference(fields, notes, evidence)
 
 
 # A number that is too large for a float is infinite, and one that is too large for `Json` is an error.

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _PLAIN = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE"}
 _FORMATS = {"date": "DATE", "date-time": "TIMESTAMP"}
 
-_MAX_DEPTH = 50
-"""The depth at which a schema that refers to itself is noticed."""
+_MAX_REFERENCES = 50
+"""The number of references in a row at which those that refer to themselves are noticed."""
 
 
 def json_schema_columns(schema: Any) -> str:
@@ -31,7 +31,12 @@ def json_schema_columns(schema: Any) -> str:
     """
     if not isinstance(schema, dict):
         raise InvalidInput("the JSON Schema is not an object")
-    return columns(_Types(schema).fields(schema, "#"))
+    try:
+        return columns(_Types(schema).fields(schema, "#"))
+    except RecursionError:
+        raise InvalidInput(
+            "the JSON Schema is recursive, or nested too deeply; Spark has no recursive types"
+        ) from None
 
 
 class _Types:
@@ -39,21 +44,19 @@ class _Types:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._depth = 0
 
     def fields(self, schema: Mapping[str, Any], path: str) -> list[Field]:
         schema = self._resolved(schema, path)[0]
         properties = schema.get("properties")
         if not isinstance(properties, dict) or not properties:
             raise InvalidInput(f"the JSON Schema: {path} has no properties")
-        if self._depth == _MAX_DEPTH:
-            raise InvalidInput(f"the JSON Schema: {path} is recursive, and Spark has no recursive types")
-        self._depth += 1
+        required = schema.get("required")
+        if not isinstance(required, list):  # a boolean in drafts before 4
+            required = []
         found = []
         for name, each in properties.items():
             type_, nullable = self.type(each, f"{path}/properties/{name}")
-            found.append(Field(name, type_, required=name in schema.get("required", ()) and not nullable))
-        self._depth -= 1
+            found.append(Field(name, type_, required=name in required and not nullable))
         return found
 
     def type(self, schema: Any, path: str) -> tuple[str, bool]:
@@ -63,11 +66,11 @@ class _Types:
         kinds = schema.get("type", self._type_of_values(schema))
         kinds = [kinds] if isinstance(kinds, str) else list(kinds or ())
         nullable = nullable or "null" in kinds
-        kinds = [each for each in kinds if each != "null"]
+        kinds = [str(each) for each in kinds if each != "null"]
         if sorted(kinds) == ["integer", "number"]:
             kinds = ["number"]
         if len(kinds) != 1:
-            named = ", ".join(map(str, kinds)) or "no type"
+            named = ", ".join(kinds) or "no type"
             raise InvalidInput(f"the JSON Schema: {path} has {named}, and a column has exactly one type")
         return self._of_kind(kinds[0], schema, path), nullable
 
@@ -92,7 +95,7 @@ class _Types:
     def _resolved(self, schema: Mapping[str, Any], path: str) -> tuple[Mapping[str, Any], bool]:
         """Follow references, and take the only alternative besides null."""
         nullable = False
-        for _ in range(_MAX_DEPTH):
+        for _ in range(_MAX_REFERENCES):
             alternatives = next(
                 (schema[name] for name in ("anyOf", "oneOf", "allOf") if isinstance(schema.get(name), list)),
                 None,

@@ -27,10 +27,15 @@ KEEPING = ("error", "shard_id", "sequence_number", "sub_sequence_number", "data"
 
 @dataclass
 class TypedBench:
-    """A typed table over a bench's table."""
+    """A typed table over a bench's table.
+
+    Attributes:
+        schema_file: The content of the schema's file, for a format whose decoder needs it.
+    """
 
     bench: Bench
     derived: DerivedBench
+    schema_file: bytes = b""
 
     def consume(
         self, *payloads: bytes, schema: str = "id INT, amount DOUBLE", **settings: Any
@@ -79,7 +84,8 @@ class TypedBench:
 
     def _rows(self, schema: str, settings: dict[str, Any]) -> TypedRows:
         given = {"name": "orders", "source": "orders", "table": self.derived.table.uri, "format": "json"}
-        return TypedRows(TableSettings(**given | settings, schema="orders.avsc"), schema)
+        table = TableSettings(**given | settings, schema="orders.avsc")
+        return TypedRows(table, schema, self.schema_file)
 
     @property
     def columns(self) -> list[str]:

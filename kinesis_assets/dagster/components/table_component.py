@@ -130,7 +130,7 @@ def typed_assets(
 def _typed_rows(
     settings: TableSettings, context: dg.ComponentLoadContext
 ) -> tuple[TypedRows, Sequence[Field] | None]:
-    """Return the transformations with the schema as the decoder takes it, and the fields of the records.
+    """Return the transformations with the schema as DDL, and the fields of the records.
 
     Without a format, and for a schema of a registry, which runs read, the schema is empty, and the fields
     are None.
@@ -155,9 +155,8 @@ def _typed_rows(
     except InvalidInput as error:
         instead = ", or give the columns as DDL" if SchemaKind.DDL in format_.schemas else ""
         raise InvalidInput(f"schema {path}: {error}; correct the file or its path{instead}") from None
-    schema = content.decode() if format_.takes_definition else columns
-    is_kept = kind in (SchemaKind.AVRO, SchemaKind.PROTOBUF) and not format_.takes_definition
-    return rows_of(given, schema, content if is_kept else b""), fields
+    is_kept = kind in (SchemaKind.AVRO, SchemaKind.PROTOBUF)
+    return rows_of(given, columns, content if is_kept else b""), fields
 
 
 def _read(settings: TableSettings, path: Path, kind: SchemaKind) -> tuple[bytes, str]:
@@ -168,8 +167,7 @@ def _read(settings: TableSettings, path: Path, kind: SchemaKind) -> tuple[bytes,
 
     if settings.message is not None:
         return read_descriptors(path, settings.message.message)
-    definition, columns = read_schema(path, is_avro=kind is SchemaKind.AVRO)
-    return definition.encode(), columns
+    return read_schema(path, is_avro=kind is SchemaKind.AVRO)
 
 
 def _with_folder(settings: TableSettings, folder: Path) -> TableSettings:

@@ -20,6 +20,7 @@ from kinesis_assets.dagster.derived.typed_rows import TypedRows
 from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders import Avro, Glue, Json, SchemaVersion, decode, from_json
 from kinesis_assets.decoders.projection import Projection
+from kinesis_assets.schemas.avro_schema import avro_columns
 from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
 from support.derived import order
 from support.formats import derived_at, derived_rows
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 IN_JSON = Json(SCHEMA)
 
 
-def typed_rows(schema_text: str | None = None, **changes: Any) -> TypedRows:
+def typed_rows(schema_text: str | None = None, file: bytes = b"", **changes: Any) -> TypedRows:
     given = {"name": "orders", "source": "orders", "table": "orders", "format": "json", "schema": SCHEMA}
     table = TableSettings(**given | changes)
-    return TypedRows(table, schema_text or str(table.schema_))
+    return TypedRows(table, schema_text or str(table.schema_), file)
 
 
 def in_spark(rows: str, decoder: Decoder = IN_JSON) -> Any:
@@ -226,8 +227,8 @@ IN_GLUE = "id BIGINT, amount DOUBLE, text STRING, map MAP<STRING, INT>, item STR
 
 FORMATS: dict[str, tuple[dict[str, Any], str, Decoder, list[bytes]]] = {
     "avro": (
-        {"format": "avro", "schema": "orders.avsc"},
-        json.dumps(AVRO),
+        {"format": "avro", "schema": "orders.avsc", "file": json.dumps(AVRO).encode()},
+        avro_columns(AVRO),
         Avro(json.dumps(AVRO)),
         [*DATA, *BAD_DATA],
     ),

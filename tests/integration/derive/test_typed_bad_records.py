@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from io import BytesIO
-from typing import Any
 from uuid import UUID
 
 import fastavro
@@ -25,18 +24,13 @@ AVRO = {
 }
 
 
-def bad_of_json() -> tuple[dict[str, Any], str, bytes, bytes, str]:
-    return {"format": "json"}, "id INT, amount DOUBLE", order(1, 2.5), BAD, REASON
+def bad_of_json() -> tuple[str, bytes, bytes, bytes, str]:
+    return "json", b"", order(1, 2.5), BAD, REASON
 
 
-def bad_of_avro() -> tuple[dict[str, Any], str, bytes, bytes, str]:
-    return (
-        {"format": "avro"},
-        json.dumps(AVRO),
-        avro(1, 2.5),
-        b"\x02",
-        "avro: the record does not match its schema",
-    )
+def bad_of_avro() -> tuple[str, bytes, bytes, bytes, str]:
+    reason = "avro: the record does not match its schema"
+    return "avro", json.dumps(AVRO).encode(), avro(1, 2.5), b"\x02", reason
 
 
 def avro(id_: int, amount: float | None) -> bytes:
@@ -47,8 +41,8 @@ def avro(id_: int, amount: float | None) -> bytes:
 
 @pytest.mark.parametrize("case", [bad_of_json, bad_of_avro])
 def test_a_record_that_cannot_be_decoded_is_kept_with_its_bytes_its_position_and_the_reason(typed, case):
-    settings, schema, good, bad, reason = case()
-    typed.consume(good, bad, schema=schema, **settings)
+    format_, typed.schema_file, good, bad, reason = case()
+    typed.consume(good, bad, format=format_)
     rows = {row["id"]: row for row in typed.derived.rows.to_pylist()}
     kept = rows[None]
     (source,) = (row for row in typed.bench.rows if row["data"] == bad)

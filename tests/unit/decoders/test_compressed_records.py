@@ -139,6 +139,13 @@ def test_snappy_is_decompressed_within_the_bound(compress):
         decompress(compress(PLAIN), "snappy", len(PLAIN) - 1)
 
 
+def test_a_chunk_of_snappy_that_is_not_compressed_has_no_more_bytes_than_its_block():
+    data = bytes(range(100))
+    whole = framed(data)
+    assert data in whole
+    assert decompress(whole, "snappy", len(data)) == data
+
+
 def test_frames_of_snappy_in_a_row_are_one_record():
     large = PLAIN * 100  # of several chunks
     padding = b"\xfe\x02\x00\x00\x00\x00"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kinesis_assets.decoders import Confluent, ConfluentRegistry, SchemaVersion
-from kinesis_assets.decoders.decoder import DecoderSettings
+from kinesis_assets.decoders.decoder import DecoderSettings, RegisteredName
 from kinesis_assets.errors import InvalidInput, RegistryCallFailed
 from kinesis_assets.schemas.registries import read_folder
 from support.raw_rows import decoded
@@ -26,6 +26,10 @@ SCHEMAS = {
 
 def local(ddl: str = "order_id long", **more: object) -> Confluent:
     return Confluent(spark_type(ddl), schemas=SCHEMAS, **more)
+
+
+def subject(number: int | None = None) -> RegisteredName:
+    return RegisteredName("", "orders-value", number)
 
 
 @pytest.mark.parametrize(
@@ -187,22 +191,22 @@ def test_the_user_is_sent_and_the_password_is_not_shown(confluent):
 def test_the_type_of_a_subject_is_that_of_its_latest_version(confluent):
     confluent.register(1, "orders-value", AVRO)
     registry = ConfluentRegistry(confluent.url)
-    assert registry.named("orders-value") == SchemaVersion("AVRO", AVRO)
+    assert registry.named(subject()) == SchemaVersion("AVRO", AVRO)
     confluent.register(2, "orders-value", "{}", "JSON")
-    assert registry.named("orders-value") == SchemaVersion("JSON", "{}")
-    assert registry.named("orders-value", 1) == SchemaVersion("AVRO", AVRO)
+    assert registry.named(subject()) == SchemaVersion("JSON", "{}")
+    assert registry.named(subject(1)) == SchemaVersion("AVRO", AVRO)
 
 
 @pytest.mark.parametrize("number", [None, 2])
 def test_a_subject_that_does_not_exist_is_refused(confluent, number):
     with pytest.raises(InvalidInput, match=r"version.* of the subject orders-value is not found at http"):
-        ConfluentRegistry(confluent.url).named("orders-value", number)
+        ConfluentRegistry(confluent.url).named(subject(number))
 
 
 def test_a_subject_without_a_spark_type_is_refused_by_its_name(confluent):
     confluent.register(1, "orders-value", '"long"')
     with pytest.raises(InvalidInput, match=r"the latest version of the subject orders-value: .*not a record"):
-        ConfluentRegistry(confluent.url).type_of("orders-value")
+        Confluent.from_settings(DecoderSettings("", subject(), {"url": confluent.url}))
 
 
 @pytest.mark.parametrize(

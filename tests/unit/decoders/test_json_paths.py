@@ -131,6 +131,7 @@ def test_elements_take_no_more_memory_than_their_array(monkeypatch, decoder, rec
         (b"[1]", "unnest: Expected `object`, got `array`"),
         (b'{"a":{"b":[1,]}}', "unnest: JSON is malformed"),
         (b"", "unnest: Input data was truncated"),
+        (b'{"\xff":1}', "unnest: 'utf-8' codec can't decode"),
     ],
 )
 def test_a_document_without_the_array_at_its_path_is_bad(document, error):
@@ -217,7 +218,10 @@ def test_a_document_that_is_no_object_has_no_fields():
     assert kept({"v": 1}, b"[1]", b'"v"', b"1", b'{"v":1}') == [3]
 
 
-@pytest.mark.parametrize("document", [b"", b'{"v":1', b'{"v":1}}', b"[1", b"not json", b'{"v":2,"w":x}'])
+@pytest.mark.parametrize(
+    "document",
+    [b"", b'{"v":1', b'{"v":1}}', b"[1", b"not json", b'{"v":2,"w":x}', b'{"v":"\xff"}', b'["\xff"]'],
+)
 def test_a_document_that_is_no_json_is_bad_and_not_left_out(document):
     (row,) = decoded([document], Only({"v": 1}))
     assert row["error"].startswith("only: ")

@@ -284,6 +284,7 @@ def test_a_table_without_a_key_asks_for_one():
         (["n,N", "1,2"], "column_1 STRING,\ncolumn_2 STRING"),
         (["a,b", "c,d"], "column_1 STRING,\ncolumn_2 STRING"),
         (["n,m", "1,1e999", "2,1"], "n BIGINT,\nm STRING"),
+        (["n,m", f"1,{'9' * 400}", f"2,{'9' * 5000}"], "n BIGINT,\nm STRING"),
         (["n,m", "01,1", "2,2"], "n STRING,\nm BIGINT"),
         (["n,m", "1,2", "2.5,3"], "n DOUBLE,\nm BIGINT"),
     ],

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kinesis_assets.decoders import Glue, SchemaVersion
-from kinesis_assets.decoders.decoder import Undecodable
+from kinesis_assets.decoders.decoder import RegisteredName, Undecodable
 from kinesis_assets.decoders.registered_payloads import registered_type
 from kinesis_assets.decoders.registered_protobuf import registered_message, registered_protobuf_reader
 from kinesis_assets.errors import InvalidInput
@@ -144,4 +144,4 @@ def test_a_registered_message_is_the_only_one_or_must_be_named():
     with pytest.raises(InvalidInput, match=r"shop.Order, shop.Item; name one with message"):
         registered_message(VERSION.definition, VERSION.imports, None)
     with pytest.raises(InvalidInput, match=r"no message shop.Basket; its messages are shop.Order, "):
-        registered_type(VERSION, "shop.Basket")
+        registered_type(VERSION, RegisteredName("shop", "orders", message="shop.Basket"))

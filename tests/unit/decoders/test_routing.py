@@ -66,7 +66,11 @@ def test_a_number_that_no_decimal_has_is_another_value(document):
 
 
 @pytest.mark.parametrize(
-    "document", [b"not json", b'{"type": "order"', b'{"type": "order"} x', b"", b"[" * 9999]
+    "document",
+    [
+        *(b"not json", b'{"type": "order"', b'{"type": "order"} x', b"", b"[" * 9999),
+        *(b'{"type": "\xff"}', b'["\xff"]'),
+    ],
 )
 def test_a_record_that_is_no_json_has_no_route_but_an_error(document):
     bad, good = routed("type", {"order": "order"}, document, b'{"type": "order"}')

@@ -58,7 +58,19 @@ def test_a_removal_has_the_old_image_or_the_keys():
 
 
 @pytest.mark.parametrize(
-    "value", [{"N": "x"}, {"N": 1}, {"X": "a"}, {"S": "a", "N": "1"}, {}, "a", None], ids=str
+    "value",
+    [
+        {"N": "x"},
+        {"N": "NaN"},
+        {"NS": ["Infinity"]},
+        {"N": 1},
+        {"X": "a"},
+        {"S": "a", "N": "1"},
+        {},
+        "a",
+        None,
+    ],
+    ids=str,
 )
 def test_what_is_no_attribute_value_is_counted(value):
     sample = sample_dynamodb(text(item(f=value), item()))

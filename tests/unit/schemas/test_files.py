@@ -137,6 +137,15 @@ def test_a_required_json_property_must_be_present_unless_it_may_be_null():
     assert json_schema_columns(schema) == "a BIGINT NOT NULL, b BIGINT, `c``` STRING"
 
 
+def test_a_json_property_that_says_itself_that_it_is_required_is_not():
+    inner = {"type": "object", "properties": {"b": {"type": "integer"}}, "required": True}
+    assert json_schema_columns({"properties": {"a": inner}}) == "a STRUCT<b: BIGINT>"
+
+
+LISTS = {"type": "array", "items": {"$ref": "#/$defs/a"}}
+MAPS = {"type": "object", "additionalProperties": {"$ref": "#/$defs/a"}}
+
+
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
@@ -149,7 +158,13 @@ def test_a_required_json_property_must_be_present_unless_it_may_be_null():
         ({"properties": {"a": {"type": "text"}}}, "#/properties/a has the unknown type text"),
         ({"properties": {"a": {"$ref": "other.json"}}}, r"\bother\.json\b"),
         ({"properties": {"a": {"$ref": "#/$defs/b"}}}, r"#/\$defs/b\b"),
+        (
+            {"properties": {"a": {"type": [{"type": "integer"}, "null"]}}},
+            "#/properties/a has the unknown type {",
+        ),
         ({"properties": {"a": {"$ref": "#"}}}, "is recursive"),
+        ({"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": LISTS}}, "is recursive"),
+        ({"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": MAPS}}, "is recursive"),
         ({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "is recursive"),
         ({"properties": {"a": {"oneOf": [{"type": "string"}, {"type": "integer"}]}}}, "has 2 alternatives"),
     ],

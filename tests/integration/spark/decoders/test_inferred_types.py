@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kinesis_assets.decoders.json_documents import json_reader
 from kinesis_assets.decoders.spark_types import parse_type, value_type
 from kinesis_assets.schemas.ddl import columns
-from kinesis_assets.schemas.inference import infer_type
+from kinesis_assets.schemas.inference import infer_values, read_document
 
 NAMES = st.sampled_from(["a", "A", "a b", "a_b", "`", "", "_record", "order", "x.y\n"]) | st.text(max_size=2)
 NUMBERS = st.integers() | st.integers(-(10**400), 10**400) | st.floats(allow_nan=False, allow_infinity=False)
@@ -32,8 +32,7 @@ def test_every_document_is_decoded_by_the_type_that_is_inferred_from_all(
     documents: list[dict[str, Any]],
 ) -> None:
     payloads = [json.dumps(document).encode() for document in documents]
-    inferred = infer_type(payloads)
-    assert (inferred.documents, inferred.others) == (len(documents), 0)
+    inferred = infer_values([*map(read_document, payloads)])
     assume(inferred.fields)
     spark_type = parse_type(columns(inferred.fields))
     read = json_reader(spark_type)
