@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows, read_table
-from kinesis_assets.derive.cursor import BatchRecords, Selection
+from kinesis_assets.derive.cursor import BatchRecords, Selection, are_among
 from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.new_rows import next_rows, refuse_next_run, rows_since
 from kinesis_assets.derive.policy import OnDeleted
@@ -259,7 +259,7 @@ def test_records_are_found_after_the_first_place_and_up_to_the_last_one_of_a_sha
     ]
     names = ["batch_id", "shard_id", "sequence_number", "sub_sequence_number"]
     batch = pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
-    found = BatchRecords(1, "a", (10, 0), (100, inf)).are_among(batch)
+    found = are_among(batch, [BatchRecords(1, "a", (10, 0), (100, inf))])
     assert found.to_pylist() == [False, False, True, True, False, False, False]
 
 
