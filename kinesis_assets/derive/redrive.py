@@ -50,13 +50,12 @@ from kinesis_assets.derive.schema import (
 )
 from kinesis_assets.derive.type_widening import grow
 from kinesis_assets.derive.upsert import matching, stored_rows, upserted
-from kinesis_assets.derive.write import ChangedRows, write, writing_job
+from kinesis_assets.derive.write import ChangedRows, write, write_beside, writing_job
 from kinesis_assets.errors import CursorConflict, InvalidInput, LandingFailed, UpsertOvertaken
 from kinesis_assets.metrics import DERIVED_REDRIVEN_RECORDS, DERIVED_ROWS, TABLE, measure
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.carried_column import carry
 from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors
-from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.derive.commit_entry import DerivedCommit
-    from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derivation import CheckedRows, Derivation
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.source import Source
@@ -280,10 +278,9 @@ class _Attempt:
         if self.is_separate:
             found = self.bad.select(*RECORD_COLUMNS, FOUND_COLUMN).dropDuplicates([*RECORD_COLUMNS])
             others = self.still_changed.join(found, [*RECORD_COLUMNS], "left")
-            errors = self.write_separately(others, batch_id)
-            redriven = msgspec.structs.replace(
-                redriven, files=named_files(self.write_separately(self.changed, batch_id))
-            )
+            errors = write_beside(table, others, ERRORS_FOLDER, batch_id).files
+            files = write_beside(table, self.changed, ERRORS_FOLDER, batch_id).files
+            redriven = msgspec.structs.replace(redriven, files=named_files(files))
         with self.overtaken():
             return commit(
                 table,
@@ -380,11 +377,6 @@ class _Attempt:
             return changed
         by, records = IDENTITY, self.changed
         return without_records(self.spark, base, changed=changed, records=records, by=by, cache=cache)
-
-    def write_separately(self, rows: DataFrame, batch_id: int) -> tuple[DerivedFile, ...]:
-        schema = table_schema(self.table.uri, rows, (), ())
-        job = replace(writing_job(self.table, arrow_schema(schema), (), batch_id), prefix=f"{ERRORS_FOLDER}/")
-        return write(self.table, schema, ChangedRows(rows), job).files
 
 
 class SplitRecords:

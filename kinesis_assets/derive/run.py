@@ -30,11 +30,10 @@ from kinesis_assets.derive.schema import (
     table_schema,
 )
 from kinesis_assets.derive.type_widening import grow
-from kinesis_assets.derive.write import ChangedRows, discard, write, writing_job
+from kinesis_assets.derive.write import ChangedRows, discard, write, write_beside, writing_job
 from kinesis_assets.errors import BadRecordsRefused, LandingFailed, SchemaChangeRefused
 from kinesis_assets.metrics import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE, measure
 from kinesis_assets.spark.session import SessionInTimeZone, may_be_of_value, spark_errors, wrap_spark_errors
-from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.store.suitability import require_writable
 
@@ -419,9 +418,7 @@ class _Step:
             return None
         if counts is None or not counts.errors:
             return ()
-        schema = table_schema(table.uri, separate, (), ())
-        job = replace(writing_job(table, arrow_schema(schema), (), batch_id), prefix=f"{ERRORS_FOLDER}/")
-        written = write(table, schema, ChangedRows(separate), job)
+        written = write_beside(table, separate, ERRORS_FOLDER, batch_id)
         rows = sum(file.rows for file in written.files)
         if rows != counts.errors:
             discard(table, manifest + written)

@@ -53,8 +53,8 @@ def writing_task(job: WritingJob) -> ArrowStep:
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        kept = DerivedFileWriter(job, job.prefix)
-        replaced = DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
+        kept = DerivedFileWriter(job)
+        replaced = DerivedFileWriter(replace(job, partition_by=(), prefix=f"{CHANGES_FOLDER}/"))
         copies = _Copies(job, kept, replaced)
         counts = None if job.error_column is None else RecordCounts()
         for batch in batches:
