@@ -23,7 +23,6 @@ from kinesis_assets.derive.write import removed_files
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.arrow_steps import map_in_arrow
-from kinesis_assets.table.data_file import TableFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.write import ChangedRows
+    from kinesis_assets.table.data_file import TableFile
 
 FOUND_BY = RowOrder(BATCH_COLUMN, ())
 """The order of the rows of a table: that of the commits that added them."""
@@ -90,14 +90,14 @@ def separated(spark: SparkSession, typed: DerivedSnapshot, errors: DerivedSnapsh
         newest = errors.newest
     commits = source.commits_since(source.start if newest is None else source.accepted(newest.cursor))
     order = RowOrder(BATCH_COLUMN, tuple(commit.batch_id for commit in commits))
-    files = [TableFile(file.path, file.size, file.rows) for commit in commits for file in commit.files]
+    files = [each.file for each in source.files_of(commits)]
     rows = of_separated(read(spark, typed, files, schema=source.schema, order=order))
     if errors is not None:
         taken_over = read(spark, errors, errors.data_files()).drop(BATCH_COLUMN)
         if FOUND_COLUMN not in taken_over.columns:  # a release before redrives wrote all of its rows
             taken_over = taken_over.withColumn(FOUND_COLUMN, F.lit(None).cast("long"))
         rows = rows.unionByName(taken_over.withColumn(ORDER_COLUMN, F.lit("")), allowMissingColumns=True)
-    replaced = [TableFile(file.path, file.size, file.rows) for commit in commits for file in commit.replaced]
+    replaced = [file.as_data_file() for commit in commits for file in commit.replaced]
     if not replaced:
         return rows.drop(ORDER_COLUMN)
     names = (*source.replaces, BATCH_COLUMN)

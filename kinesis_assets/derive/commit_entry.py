@@ -47,6 +47,10 @@ class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: int
     rows: int
 
+    def as_data_file(self) -> TableFile:
+        """Return it as a data file."""
+        return TableFile(self.path, self.size, self.rows)
+
 
 class DeletionFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A file with keys that were deleted, and the columns that say whether a row is older than the deletion.

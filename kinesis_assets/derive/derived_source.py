@@ -32,7 +32,7 @@ from kinesis_assets.derive.source import RankedFile, Source, SourceCommit, commi
 from kinesis_assets.errors import PositionsUnreadable, TableOfAnotherSource, TableUnsuitable
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.column_schemas import schema_of
-from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.format import DerivedIn
 from kinesis_assets.table.raw_table import PositionedTable
 
@@ -292,7 +292,7 @@ class ErrorsSource(DerivedSource):
     def files_of(self, commits: Sequence[SourceCommit]) -> list[RankedFile]:
         """Return the files with the records of some commits."""
         return [
-            RankedFile(TableFile(file.path, file.size, file.rows), commit.batch_id, commit.batch_id)
+            RankedFile(file.as_data_file(), commit.batch_id, commit.batch_id)
             for commit in commits
             for file in commit.files
         ]
