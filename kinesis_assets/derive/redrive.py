@@ -59,7 +59,7 @@ from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors
 from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -215,7 +215,7 @@ class _Attempt:
         if checked.separate is None:
             self.rows = self.rows.unionByName(self.still_changed)
         refuse_empty_keys(self.table, self.rows, self.derivation)
-        accepted_schema(self.present, self.columns, compared=self.compared)
+        accepted_schema(self.present, self.columns, compared=self.derivation.compared)
 
     def transformed(self, records: DataFrame) -> CheckedRows:
         """Return the rows of some records.
@@ -303,12 +303,9 @@ class _Attempt:
     @cached_property
     def columns(self) -> dict[str, Any]:
         """The columns that the rows need, see `table_schema`."""
-        rows, by = stored_rows(self.rows), self.derivation.partition_by
-        return self.table.format.storable(table_schema(self.table.uri, rows, by, self.compared))
-
-    @property
-    def compared(self) -> Sequence[str]:
-        return () if self.derivation.mode is None else self.derivation.mode.columns
+        derivation, rows = self.derivation, stored_rows(self.rows)
+        columns = table_schema(self.table.uri, rows, derivation.partition_by, derivation.compared)
+        return self.table.format.storable(columns)
 
     @property
     def still_changed(self) -> DataFrame:
@@ -323,7 +320,7 @@ class _Attempt:
     def accepting(self) -> DerivedSnapshot:
         """Return the table's newest version. Add the columns of the rows, or let theirs grow, if needed."""
         present = self.table.snapshot()
-        schema = accepted_schema(present, self.columns, compared=self.compared)
+        schema = accepted_schema(present, self.columns, compared=self.derivation.compared)
         if self.derivation.all_columns:
             refuse_missing_columns(present, self.columns)
         if growing(present, schema):

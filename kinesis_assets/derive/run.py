@@ -276,16 +276,17 @@ class _Step:
             SourceRowsDeleted: They have, but the source no longer has rows that were consumed.
         """
         table, present, derivation = self.table, self.present, self.derivation
-        names = () if derivation.mode is None else derivation.mode.columns
         self.must_grow = False
-        columns = table_schema(table.uri, self.changes.new.of_table, derivation.partition_by, names)
+        columns = table_schema(
+            table.uri, self.changes.new.of_table, derivation.partition_by, derivation.compared
+        )
         self.columns = table.format.storable(columns)
         if present is None:
             require_writable(table.uri, table.files)  # which also creates the folder on a local disk
             table.format.check_store()
             return None
         try:
-            schema = accepted_schema(present, self.columns, compared=names)
+            schema = accepted_schema(present, self.columns, compared=derivation.compared)
             if derivation.all_columns:
                 refuse_missing_columns(present, self.columns)
             self.must_grow = bool(growing(present, schema))
