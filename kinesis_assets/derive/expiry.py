@@ -23,7 +23,7 @@ from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
 from kinesis_assets.derive.commit_entry import ExpiredRows, Floor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest
 from kinesis_assets.derive.policy import DeletedRows, Deletion
-from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.read import parts_of, rows_of_file
 from kinesis_assets.derive.write import rewritten
 from kinesis_assets.errors import (
     CommitFailed,
@@ -91,7 +91,7 @@ def expire(table: DerivedTable, retention: Retention, clock: AgreedClock, *, dry
         place = "" if partition == WITHOUT_PARTITIONS else f" in {partition}"
         parts += [
             (Step("expire", f"{of}{place}", State.PLANNED, 0, *totals(part)[1:]), part)
-            for part in _parts(files)
+            for part in parts_of(sorted(files, key=lambda each: each.path), _REWRITTEN_BYTES)
         ]
     for step, files in parts:
         now = clock.now()
@@ -183,18 +183,6 @@ def _bounds_in_footer(
 
 def _utc(value: datetime) -> date:
     return (value.astimezone(UTC) if value.tzinfo else value).date()
-
-
-def _parts(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
-    """Divide files into those that are written again in one commit."""
-    part: list[TableFile] = []
-    for file in sorted(files, key=lambda each: each.path):
-        if part and sum(each.size for each in part) + file.size > _REWRITTEN_BYTES:
-            yield part
-            part = []
-        part.append(file)
-    if part:
-        yield part
 
 
 def _done_or_left(

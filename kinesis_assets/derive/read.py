@@ -20,7 +20,7 @@ from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -125,6 +125,18 @@ def groups_of_files(files: Sequence[TableFile], limit: int) -> list[list[tuple[i
         groups[smallest].append((number, file))
         sizes[smallest] += file.size
     return groups
+
+
+def parts_of(files: Iterable[TableFile], max_bytes: float) -> Iterator[list[TableFile]]:
+    """Divide files, in their order, into parts with at most a size in bytes together, or of one file."""
+    part: list[TableFile] = []
+    for file in files:
+        if part and sum(each.size for each in part) + file.size > max_bytes:
+            yield part
+            part = []
+        part.append(file)
+    if part:
+        yield part
 
 
 def _reading(
