@@ -129,18 +129,6 @@ class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: int = 0
 
 
-class ExpiredRows(msgspec.Struct, frozen=True):
-    """The rows that a maintenance deletes because of their age.
-
-    Attributes:
-        batches: How many of them each batch had, or several together, see `DerivedCommit`.
-    """
-
-    floor: Floor
-    rows: int
-    batches: tuple[DeletedRows, ...]
-
-
 class Kind(StrEnum):
     """How the rows of a derived table replace others."""
 

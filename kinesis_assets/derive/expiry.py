@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
-from kinesis_assets.derive.commit_entry import ExpiredRows, Floor
+from kinesis_assets.derive.commit_entry import Floor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest
 from kinesis_assets.derive.policy import DeletedRows, Deletion
 from kinesis_assets.derive.read import parts_of, rows_of_file
@@ -201,7 +201,7 @@ def _done_or_left(
     )
     if rewrites and not deleted:
         return replace(step, state=State.DONE, files=0, bytes=0)
-    batches = _named(deleted, floor, recent=(now - _CONSUMED_AFTER).timestamp())
+    expired = _named(deleted, floor, recent=(now - _CONSUMED_AFTER).timestamp())
 
     def attempt() -> DerivedCommit:
         base = table.snapshot()
@@ -225,9 +225,8 @@ def _done_or_left(
                     definition=newest.definition,
                     consumed=newest.consumed,
                     maintains=True,
-                    expiry=ExpiredRows(
-                        Floor(floor.column, first, before.rows + deleted.total()), deleted.total(), batches
-                    ),
+                    floor=Floor(floor.column, first, before.rows + deleted.total()),
+                    expired=expired,
                 ),
                 expected=base.commit_id,
                 removed=files,

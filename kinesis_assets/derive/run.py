@@ -18,7 +18,7 @@ from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_deleted, refuse_loss
 from kinesis_assets.derive.new_rows import Restart, next_rows, rows_since
-from kinesis_assets.derive.policy import NOTHING_DELETED, Decision, OnDeleted
+from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.remembered_deletions import remembered
 from kinesis_assets.derive.schema import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
+    from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.source import Source
 
 _MOVE_AFTER = timedelta(days=1)
@@ -100,7 +101,7 @@ class _Step:
         definition: The owner and the definition that the next commit records.
         columns: The columns that these rows need, see `table_schema`.
         must_grow: Whether the files of the table must be rewritten before it can have these rows.
-        decision: What is given up of rows of the source that were deleted.
+        lost: The rows of the source that were deleted, and are given up.
         consumed: The number of rows of the source that are consumed afterwards, see `DerivedCommit`.
         recorded: Where the table started, and the batch ids of the commits until then that are recorded,
             oldest first; None until they are needed.
@@ -114,7 +115,7 @@ class _Step:
     changes: StepChanges
     columns: dict[str, Any]
     must_grow: bool
-    decision: Decision
+    lost: tuple[DeletedRows, ...]
     consumed: int | None
     counts: RecordCounts | None
 
@@ -322,11 +323,10 @@ class _Step:
             Why the table must start again instead; None if it need not.
         """
         uri, lacking, policy = self.table.uri, self.changes.lacking, self.derivation.on_deleted
-        lost = (*self.rows.lost, *(() if lacking is None else [lacking]))
-        refuse_deleted(uri, self.source, lost, policy)
+        self.lost = (*self.rows.lost, *(() if lacking is None else [lacking]))
+        refuse_deleted(uri, self.source, self.lost, policy)
         if lacking is not None and policy is OnDeleted.REBUILD:
-            return Restart(deleted_error(uri, self.source, lost), lost)
-        self.decision = Decision(policy, lost) if lost else NOTHING_DELETED
+            return Restart(deleted_error(uri, self.source, self.lost), self.lost)
         self.consumed = consumed_after(self.source, self.rows.selection, self.newest)
         return None
 
@@ -369,7 +369,8 @@ class _Step:
                 manifest=manifest,
                 counts=counts,
                 errors=errors,
-                decision=self.decision,
+                on_deleted=self.derivation.on_deleted if self.lost else None,
+                given_up=self.lost,
                 definition=self.definition,
                 consumed=self.consumed,
                 deletions=deletions,
@@ -434,5 +435,12 @@ class _Step:
         """Delete the table's rows, so that it starts again."""
         if self.present is not None:
             refuse_loss(self.present, self.source, restart.cause)
-        decision = Decision(OnDeleted.REBUILD, restart.lost)
-        return emptied(self.table, self.source, self.expected, self.definition, by=self.by, decision=decision)
+        return emptied(
+            self.table,
+            self.source,
+            self.expected,
+            self.definition,
+            by=self.by,
+            on_deleted=OnDeleted.REBUILD,
+            given_up=restart.lost,
+        )

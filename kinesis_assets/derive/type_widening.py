@@ -21,7 +21,7 @@ import msgspec
 from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
 from kinesis_assets.derive.data_files import GROWTH_FOLDER, CopiedFile, Manifest, is_new_file
 from kinesis_assets.derive.read import TASK_BYTES, groups_of_files, parts_of
-from kinesis_assets.derive.rebuild import prepare_columns
+from kinesis_assets.derive.rebuild import position_after, prepare_columns
 from kinesis_assets.derive.schema import accepted_schema, growing
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.derive.writing_task import copying_task
@@ -108,15 +108,15 @@ def grow(
                 )
             batch_id, files = _copy(spark, base, schema, next(parts_of(missing, step_bytes)))
             recorded[batch_id] = files
-        newest = base.newest
+        cursor, consumed = position_after(source, base.newest)
         return commit(
             table,
             Attempt(
-                cursor=source.start if newest is None else newest.cursor,
+                cursor=cursor,
                 batch_id=new_id(table.clock),
                 manifest=Manifest(tuple(copy for file in removed for copy in copied[file.path].copies)),
                 definition=definition,
-                consumed=newest.consumed if newest is not None else 0 if source.keeps_rows else None,
+                consumed=consumed,
                 by=by,
             ),
             expected=expected,
