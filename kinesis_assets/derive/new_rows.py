@@ -226,12 +226,15 @@ def _first_date(source: Source, files: Sequence[RankedFile], through: int | None
 
 
 def _limit(files: Sequence[RankedFile], max_bytes: float) -> int | None:
-    """Return the batch id up to which rows are read in this step; None for all."""
+    """Return the batch id up to which rows are read in this step; None for all.
+
+    Files whose batches are unknown may have rows of any, so those that are left of them are read in one step.
+    """
     total = 0
     for each in sorted(files, key=lambda each: (each.last is None, each.last)):
         total += each.file.size
         if total >= max_bytes:
-            return _unless_last(files, each.last or 0)
+            return None if each.last is None else _unless_last(files, each.last)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date
 from functools import partial
+from itertools import islice
 from math import inf
 from pathlib import Path
 
@@ -101,6 +102,16 @@ def test_steps_over_compacted_files_are_bounded(landed):
     file = rows.bytes  # an equal part for each of five commits, of which three are new
     rows = new_rows(landed.table.uri, cursor, max_bytes=file // 2)
     assert (items(landed, rows), rows.more) == ([3, 4], True)
+
+
+def test_files_whose_batches_are_unknown_are_read_once_in_a_step_of_their_own(tmp_path):
+    """Parquet has no bounds of long texts, and then a file's statistics have none of any column."""
+    source = PlainDerived(tmp_path / "source", partitioned=False)
+    for number, text in enumerate(("a", "b", "c" * 5000, "d" * 5000)):
+        source.append((number, number, text))
+    consumer = PlainDerived(tmp_path / "consumer", source.id, partitioned=False)
+    steps = list(islice(iter(lambda: consumer.consume(source, max_bytes=1), None), 4))
+    assert ([step.rows for step in steps], consumer.rows) == ([1, 1, 2], source.rows)
 
 
 def test_the_condition_selects_the_same_rows_in_sql(landed):
