@@ -131,7 +131,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         if first is not None and self.through is not None and first > self.through:
             return False
         if first is None or last is None:
-            return True
+            return self.only != frozenset()
         if first == last:
             return self.includes(first)
         return self.only is None or any(first <= batch_id <= last for batch_id in self.only)

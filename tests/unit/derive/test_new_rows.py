@@ -112,6 +112,7 @@ def test_files_whose_batches_are_unknown_are_read_once_in_a_step_of_their_own(tm
     consumer = PlainDerived(tmp_path / "consumer", source.id, partitioned=False)
     steps = list(islice(iter(lambda: consumer.consume(source, max_bytes=1), None), 4))
     assert ([step.rows for step in steps], consumer.rows) == ([1, 1, 2], source.rows)
+    assert not new_rows(source.table.uri, steps[-1].cursor).files
 
 
 def test_the_condition_selects_the_same_rows_in_sql(landed):
