@@ -154,7 +154,10 @@ def _date_of(day: int) -> date:
 def _bounds_in_footer(
     table: DerivedTable, file: TableFile, name: str
 ) -> tuple[date | None, date | None, bool]:
-    """Return the same from the footer of a file: the log has no bounds of times."""
+    """Return the same from the footer of a file.
+
+    The log has no bounds of times, and none of dates either if a text in the file is too long for them.
+    """
     try:
         with table.files.open_input_file(file.path) as opened:
             footer = pq.ParquetFile(opened).metadata
@@ -174,14 +177,16 @@ def _bounds_in_footer(
         return date.max, None, True
     try:
         bounds = [bound for each in known if each.has_min_max for bound in (each.min, each.max)]
-    except OverflowError:  # a time after the year 9999
+    except OverflowError:  # a day after the year 9999
         bounds = []
-    if len(bounds) < 2 * len(known) or not all(isinstance(bound, datetime) for bound in bounds):
+    if len(bounds) < 2 * len(known) or not all(isinstance(bound, date) for bound in bounds):
         return None, None, True
     return _utc(min(bounds)), _utc(max(bounds)), any(each.null_count for each in found)
 
 
-def _utc(value: datetime) -> date:
+def _utc(value: date) -> date:
+    if not isinstance(value, datetime):
+        return value
     return (value.astimezone(UTC) if value.tzinfo else value).date()
 
 
