@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
+from pyspark.sql.types import StructType
 
 from kinesis_assets.derive.cursor import RECORD_COLUMNS
 from kinesis_assets.derive.data_files import BATCH_COLUMN, FOUND_COLUMN
@@ -134,7 +135,7 @@ def in_source(
     Columns that are not kept with a bad record have their value in the source, or null if it no longer has
     the record. Its `error` is that of the source, too: other reasons are to be found again.
     """
-    types = {field.name: field.dataType for field in _read_source(spark, source, []).schema}
+    types = {field.name: field.dataType for field in StructType.fromJson(dict(source.schema))}
     by = [*RECORD_COLUMNS, *[DOCUMENT_NUMBER] * has_documents(source)]
     present = _present(spark, source, bad, cache, by) if {*RECORD_COLUMNS} <= {*types} else None
     kept = [name for name in bad.columns if name in types and name != "error"]
@@ -190,12 +191,8 @@ def _present(
         files = [file for file in files if file.partition[source.date_column] in dates]
     placed = read(spark, source.snapshot, files, columns=by, with_place=True)
     with_some = removed_files(matching(placed, records, by, "left_semi"), files)
-    rows = _read_source(spark, source, list(with_some.values()))
+    rows = read(spark, source.snapshot, list(with_some.values()), schema=source.schema)
     return matching(rows, records, by, "left_semi").dropDuplicates([*by])
-
-
-def _read_source(spark: SparkSession, source: Source, files: Sequence[TableFile]) -> DataFrame:
-    return read(spark, source.snapshot, files, schema=source.schema)
 
 
 def without_records(

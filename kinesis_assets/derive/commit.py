@@ -45,7 +45,6 @@ _Commit = TypeVar("_Commit", "DerivedCommit", "DerivedCommit | None")
 UPSERT_TRIES = 10
 """How often an upsert is planned again because another commit changed the table's files meanwhile."""
 
-
 _EMPTY = Manifest()
 
 

@@ -73,9 +73,9 @@ def open_source(
     if (routed := router_and_values(uri)) is not None:
         router, values = routed
         return RoutesSource(DerivedTable(router, role=role, format=of_derived).snapshot(), values)
-    if of_derived is not None:
-        return DerivedSource(DerivedTable(uri, role=role, format=of_derived).snapshot())
-    if format is not None and not isinstance(format, DerivedIn):
+    if isinstance(format, DerivedIn):
+        return DerivedSource(DerivedTable(uri, role=role, format=format).snapshot())
+    if format is not None:
         return RawSource(PositionedTable(uri, role=role, format=format))
     snapshot = DeltaDerived(DerivedTable(uri, role=role)).open("the first run of its own asset")
     if SOURCE_PROPERTY in snapshot.properties:

@@ -372,8 +372,9 @@ class _Attempt:
             changed = upserted(self.spark, base, self.rows, mode, cache=cache, tasks=tasks, order=FOUND_BY)
         if self.is_separate:
             return changed
-        by, records = IDENTITY, self.changed
-        return without_records(self.spark, base, changed=changed, records=records, by=by, cache=cache)
+        return without_records(
+            self.spark, base, changed=changed, records=self.changed, by=IDENTITY, cache=cache
+        )
 
 
 class SplitRecords:

@@ -141,14 +141,7 @@ class _Step:
                 with suppress(*spark_errors()):  # the first error says why
                     return _Step(self.session, self.table, careful, self.by).run()
             with self.session.active() as spark:
-                raise_for_record(
-                    error,
-                    spark,
-                    table=self.table.uri,
-                    source=self.source,
-                    rows=self.rows,
-                    derivation=derivation,
-                )
+                raise_for_record(error, spark, table=self.table.uri, rows=self.rows, derivation=derivation)
             raise
 
     def run(self) -> tuple[DerivedCommit | None, bool]:
@@ -263,7 +256,7 @@ class _Step:
         self, spark: SparkSession, rows: NewRows, present: DerivedSnapshot | None = None
     ) -> AbstractContextManager[StepChanges]:
         """Transform rows of the source into changes of a version of the table."""
-        return changes_of(spark, self.source, rows, self.derivation, table=self.table, present=present)
+        return changes_of(spark, rows, self.derivation, table=self.table, present=present)
 
     def outdated(self) -> DerivedSnapshot | None:
         """Check that the table can be written with the columns of its rows, before these are computed.
@@ -346,8 +339,10 @@ class _Step:
     def write_and_commit(self) -> DerivedCommit:
         """Write the changed rows, and commit them with the position after the rows of the source."""
         table, rows, plan = self.table, self.rows, self.changes.plan
-        base = None if plan is None else self.accepting()
-        changed = ChangedRows(self.changes.new.rows) if plan is None or base is None else plan(base)
+        base, changed = None, ChangedRows(self.changes.new.rows)
+        if plan is not None:
+            base = self.accepting()
+            changed = plan(base)
         present = base or table.existing()
         schema = accepted_schema(present, self.columns)
         written = table.format.file_schema(schema, present)
@@ -358,9 +353,7 @@ class _Step:
         if base is None:  # rows that are refused create neither the table nor columns
             refuse_other_types(self.accepting(), written)
         errors = self.write_errors(counts, manifest, batch_id)
-        deletions = None
-        if base is not None:
-            deletions = remembered(self.derivation, changed, base, batch_id)
+        deletions = None if base is None else remembered(self.derivation, changed, base, batch_id)
         return commit(
             table,
             Attempt(
