@@ -86,16 +86,16 @@ def expire(table: DerivedTable, retention: Retention, clock: AgreedClock, *, dry
     except TableUnsuitable as error:
         yield Step("expire", of, State.LEFT, reason=str(error))
         return
-    parts = [(Step("expire", of, State.PLANNED, *totals(whole)), whole)] if whole or not others else []
+    parts = [(Step("expire", of, State.PLANNED, *totals(whole)), whole, False)] if whole or not others else []
     for partition, files in others.items():
         place = "" if partition == WITHOUT_PARTITIONS else f" in {partition}"
         parts += [
-            (Step("expire", f"{of}{place}", State.PLANNED, 0, *totals(part)[1:]), part)
+            (Step("expire", f"{of}{place}", State.PLANNED, 0, *totals(part)[1:]), part, True)
             for part in parts_of(sorted(files, key=lambda each: each.path), _REWRITTEN_BYTES)
         ]
-    for step, files in parts:
+    for step, files, rewrites in parts:
         now = clock.now()
-        yield step if dry_run else _done_or_left(table, floor, step, files, now, rewrites=files is not whole)
+        yield step if dry_run else _done_or_left(table, floor, step, files, now, rewrites=rewrites)
 
 
 def _expired_files(
