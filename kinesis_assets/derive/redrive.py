@@ -41,13 +41,7 @@ from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown
 from kinesis_assets.derive.read import shuffle_tasks
 from kinesis_assets.derive.remembered_deletions import remembered
 from kinesis_assets.derive.row_order import ORDER_COLUMN
-from kinesis_assets.derive.schema import (
-    accept_columns,
-    accepted_schema,
-    growing,
-    refuse_missing_columns,
-    table_schema,
-)
+from kinesis_assets.derive.schema import accept_columns, accepted_schema, columns_to_grow, table_schema
 from kinesis_assets.derive.type_widening import grow
 from kinesis_assets.derive.upsert import matching, stored_rows, upserted
 from kinesis_assets.derive.write import ChangedRows, write, write_beside, writing_job
@@ -320,10 +314,7 @@ class _Attempt:
     def accepting(self) -> DerivedSnapshot:
         """Return the table's newest version. Add the columns of the rows, or let theirs grow, if needed."""
         present = self.table.snapshot()
-        schema = accepted_schema(present, self.columns, compared=self.derivation.compared)
-        if self.derivation.all_columns:
-            refuse_missing_columns(present, self.columns)
-        if growing(present, schema):
+        if columns_to_grow(present, self.columns, self.derivation):
             with self.overtaken():
                 grow(
                     self.spark,

@@ -24,8 +24,7 @@ from kinesis_assets.derive.remembered_deletions import remembered
 from kinesis_assets.derive.schema import (
     accept_columns,
     accepted_schema,
-    growing,
-    refuse_missing_columns,
+    columns_to_grow,
     refuse_other_types,
     table_schema,
 )
@@ -280,10 +279,7 @@ class _Step:
             table.format.check_store()
             return None
         try:
-            schema = accepted_schema(present, self.columns, compared=derivation.compared)
-            if derivation.all_columns:
-                refuse_missing_columns(present, self.columns)
-            self.must_grow = bool(growing(present, schema))
+            self.must_grow = bool(columns_to_grow(present, self.columns, derivation))
         except SchemaChangeRefused as error:
             # If the columns are those of a registry, registering a schema would delete the rows.
             rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
