@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
+from pyspark.sql.types import StructType
 
 from kinesis_assets.derive.cursor import RECORD_COLUMNS
 from kinesis_assets.derive.data_files import BATCH_COLUMN, FOUND_COLUMN
@@ -23,7 +24,6 @@ from kinesis_assets.derive.write import removed_files
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.arrow_steps import map_in_arrow
-from kinesis_assets.table.data_file import TableFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.source import Source
     from kinesis_assets.derive.write import ChangedRows
+    from kinesis_assets.table.data_file import TableFile
 
 FOUND_BY = RowOrder(BATCH_COLUMN, ())
 """The order of the rows of a table: that of the commits that added them."""
@@ -90,14 +91,14 @@ def separated(spark: SparkSession, typed: DerivedSnapshot, errors: DerivedSnapsh
         newest = errors.newest
     commits = source.commits_since(source.start if newest is None else source.accepted(newest.cursor))
     order = RowOrder(BATCH_COLUMN, tuple(commit.batch_id for commit in commits))
-    files = [TableFile(file.path, file.size, file.rows) for commit in commits for file in commit.files]
+    files = [each.file for each in source.files_of(commits)]
     rows = of_separated(read(spark, typed, files, schema=source.schema, order=order))
     if errors is not None:
         taken_over = read(spark, errors, errors.data_files()).drop(BATCH_COLUMN)
         if FOUND_COLUMN not in taken_over.columns:  # a release before redrives wrote all of its rows
             taken_over = taken_over.withColumn(FOUND_COLUMN, F.lit(None).cast("long"))
         rows = rows.unionByName(taken_over.withColumn(ORDER_COLUMN, F.lit("")), allowMissingColumns=True)
-    replaced = [TableFile(file.path, file.size, file.rows) for commit in commits for file in commit.replaced]
+    replaced = [file.as_data_file() for commit in commits for file in commit.replaced]
     if not replaced:
         return rows.drop(ORDER_COLUMN)
     names = (*source.replaces, BATCH_COLUMN)
@@ -134,7 +135,7 @@ def in_source(
     Columns that are not kept with a bad record have their value in the source, or null if it no longer has
     the record. Its `error` is that of the source, too: other reasons are to be found again.
     """
-    types = {field.name: field.dataType for field in _read_source(spark, source, []).schema}
+    types = {field.name: field.dataType for field in StructType.fromJson(dict(source.schema))}
     by = [*RECORD_COLUMNS, *[DOCUMENT_NUMBER] * has_documents(source)]
     present = _present(spark, source, bad, cache, by) if {*RECORD_COLUMNS} <= {*types} else None
     kept = [name for name in bad.columns if name in types and name != "error"]
@@ -190,12 +191,8 @@ def _present(
         files = [file for file in files if file.partition[source.date_column] in dates]
     placed = read(spark, source.snapshot, files, columns=by, with_place=True)
     with_some = removed_files(matching(placed, records, by, "left_semi"), files)
-    rows = _read_source(spark, source, list(with_some.values()))
+    rows = read(spark, source.snapshot, list(with_some.values()), schema=source.schema)
     return matching(rows, records, by, "left_semi").dropDuplicates([*by])
-
-
-def _read_source(spark: SparkSession, source: Source, files: Sequence[TableFile]) -> DataFrame:
-    return read(spark, source.snapshot, files, schema=source.schema)
 
 
 def without_records(

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
     from kinesis_assets.derive.policy import DeletedRows
-    from kinesis_assets.derive.source import Source
 
 
 def counted(rows: DataFrame, error_column: str) -> RecordCounts:
@@ -100,7 +99,6 @@ def caching() -> Iterator[Callable[[DataFrame], DataFrame]]:
 @contextmanager
 def changes_of(
     spark: SparkSession,
-    source: Source,
     rows: NewRows,
     derivation: Derivation,
     *,
@@ -122,7 +120,6 @@ def changes_of(
         if isinstance(mode, Rollup):
             new, of_groups, lacking = group_changes(
                 spark,
-                source,
                 rows,
                 mode.by,
                 lambda found: _transformed(spark, table.uri, derivation.transform, found).rows,
@@ -138,6 +135,7 @@ def changes_of(
             source_rows = carry(source_rows, ORDER_COLUMN, in_order=bool(rows.order.within))
         checked = ordered_rows(spark, table, derivation, source_rows)
         count = None if checked.records is None else partial(counted, checked.records, "error")
+        source = rows.source
         replaces = source.replaces if rows.replaced else ()
         if not isinstance(mode, Upsert) and not replaces:
             yield StepChanges(checked, count)

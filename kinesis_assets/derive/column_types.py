@@ -14,7 +14,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SIMPLE = re.compile(
     r"string|long|integer|short|byte|float|double|boolean|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\)"
@@ -26,8 +29,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _ORDERED = (("byte", "short", "integer", "long"), ("float", "double"))
 """Types of which each holds all values of those before it."""
 
-_PARTS = {"array": {"elementType": "containsNull"}, "map": {"valueType": "valueContainsNull"}}
-"""By type, its parts that can grow, and what says whether they can be null."""
+_PARTS = {"array": ("elementType", "containsNull"), "map": ("valueType", "valueContainsNull")}
+"""By type, its part that can grow, and what says whether that can be null."""
 
 
 class TypesConflict(Exception):  # never leaves the package
@@ -62,10 +65,8 @@ def grown(old: Any, new: Any, path: tuple[str, ...] = ()) -> Any:
         if old["type"] == "struct":
             return {"type": "struct", "fields": _grown_fields(old["fields"], new["fields"], path)}
         if old.get("keyType") == new.get("keyType"):
-            changes: dict[str, Any] = {}
-            for part, nulls in _PARTS[old["type"]].items():
-                changes |= {part: grown(old[part], new[part], path), nulls: old[nulls] or new[nulls]}
-            return old | changes
+            part, nulls = _PARTS[old["type"]]
+            return old | {part: grown(old[part], new[part], path), nulls: old[nulls] or new[nulls]}
     raise TypesConflict(path, old, new)
 
 
@@ -106,10 +107,8 @@ def with_nulls(kind: Any) -> Any:
     if kind["type"] == "struct":
         fields = [field | {"type": with_nulls(field["type"]), "nullable": True} for field in kind["fields"]]
         return kind | {"fields": fields}
-    changes: dict[str, Any] = {}
-    for part, nulls in _PARTS[kind["type"]].items():
-        changes |= {part: with_nulls(kind[part]), nulls: True}
-    return kind | changes
+    part, nulls = _PARTS[kind["type"]]
+    return kind | {part: with_nulls(kind[part]), nulls: True}
 
 
 def needs_files(old: Any, new: Any) -> bool:
@@ -139,7 +138,8 @@ def lacking(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[str]:
             kind = found.get(field["name"])
             missing += [".".join(name)] if kind is None else lacking(field["type"], kind, name)
         return missing
-    return [name for part in _PARTS[old["type"]] for name in lacking(old[part], new[part], path)]
+    part, _ = _PARTS[old["type"]]
+    return lacking(old[part], new[part], path)
 
 
 def is_storable(kind: Any) -> bool:
@@ -148,8 +148,12 @@ def is_storable(kind: Any) -> bool:
         return _SIMPLE.fullmatch(kind) is not None
     if kind["type"] == "struct":
         return all(is_storable(field["type"]) for field in kind["fields"])
-    parts = {"array": ("elementType",), "map": ("keyType", "valueType")}.get(kind["type"])
-    return parts is not None and all(is_storable(kind[part]) for part in parts)
+    return kind["type"] in _PARTS and all(map(is_storable, _parts_of(kind)))
+
+
+def _parts_of(kind: Mapping[str, Any]) -> list[Any]:
+    """Return the types of the elements of an array, or of the keys and values of a map."""
+    return [kind[part] for part in ("elementType", "keyType", "valueType") if part in kind]
 
 
 def fields_twice(kind: Any) -> list[str]:
@@ -159,8 +163,7 @@ def fields_twice(kind: Any) -> list[str]:
     fields = kind.get("fields", ())
     counts = Counter(field["name"].lower() for field in fields)
     twice = [field["name"] for field in fields if counts[field["name"].lower()] > 1]
-    parts = [field["type"] for field in fields]
-    parts += [kind[part] for part in ("elementType", "keyType", "valueType") if part in kind]
+    parts = [*(field["type"] for field in fields), *_parts_of(kind)]
     return twice or next(filter(None, map(fields_twice, parts)), [])
 
 
@@ -171,5 +174,5 @@ def text_of(kind: Any) -> str:
     if kind["type"] == "struct":
         fields = ", ".join(f"{field['name']}: {text_of(field['type'])}" for field in kind["fields"])
         return f"struct<{fields}>"
-    parts = ", ".join(text_of(kind[part]) for part in ("elementType", "keyType", "valueType") if part in kind)
+    parts = ", ".join(map(text_of, _parts_of(kind)))
     return f"{kind['type']}<{parts}>" if parts else str(kind["type"])

@@ -21,7 +21,7 @@ from kinesis_assets.derive.commit_entry import (
 )
 from kinesis_assets.derive.data_files import Manifest
 from kinesis_assets.derive.derived_table import refuse_rewritten
-from kinesis_assets.derive.policy import NOTHING_DELETED, ROUTE_COLUMN
+from kinesis_assets.derive.policy import ROUTE_COLUMN
 from kinesis_assets.errors import CursorConflict, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.metrics import COMMIT_DURATION, TABLE, timed
@@ -33,18 +33,17 @@ from kinesis_assets.table.commits.commit_loop import commit_until_known, find_co
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kinesis_assets.derive.commit_entry import Definition, ExpiredRows, Redriven, RememberedDeletions
+    from kinesis_assets.derive.commit_entry import Definition, Floor, Redriven, RememberedDeletions
     from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.data_files import DerivedFile, RecordCounts
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
-    from kinesis_assets.derive.policy import Decision
+    from kinesis_assets.derive.policy import DeletedRows, OnDeleted
     from kinesis_assets.table.data_file import TableFile, WrittenFile
 
 _Commit = TypeVar("_Commit", "DerivedCommit", "DerivedCommit | None")
 
 UPSERT_TRIES = 10
 """How often an upsert is planned again because another commit changed the table's files meanwhile."""
-
 
 _EMPTY = Manifest()
 
@@ -53,21 +52,16 @@ _EMPTY = Manifest()
 class Attempt:
     """What an attempt to commit has written and consumed.
 
+    The attributes that are not described are those of `DerivedCommit`.
+
     Attributes:
-        cursor: The position in the source after it.
         manifest: The files that it wrote.
         counts: How many records there were, and how many could not be decoded; None if they were not counted.
         errors: The files that it wrote with the records that could not be decoded; None if such records are
             not separated.
-        redriven: The records that it decoded again; None if it is no redrive.
-        decision: What it did about rows of the source that are gone.
-        definition: The owner and the definition that the table has from now on; None if neither is recorded.
-        consumed: The rows of the source that the table has consumed; None if they are not counted.
         deletions: All deletions that the table remembers from now on; None for those of the commit before,
             unless the commit restarts the table.
-        maintains: Whether it is a maintenance, which consumes nothing.
-        expiry: The rows of removed files that are deleted because of their age; None if there are none.
-        by: The Dagster run id or the person that makes it.
+        floor: The first date of the rows that the table keeps; None for that of the commit before.
     """
 
     batch_id: int
@@ -76,12 +70,14 @@ class Attempt:
     counts: RecordCounts | None = None
     errors: Sequence[DerivedFile] | None = None
     redriven: Redriven | None = None
-    decision: Decision = NOTHING_DELETED
+    on_deleted: OnDeleted | None = None
+    given_up: tuple[DeletedRows, ...] = ()
     definition: Definition | None = None
     consumed: int | None = None
     deletions: RememberedDeletions | None = None
     maintains: bool = False
-    expiry: ExpiredRows | None = None
+    floor: Floor | None = None
+    expired: tuple[DeletedRows, ...] = ()
     by: str | None = None
 
 
@@ -157,7 +153,7 @@ def _checked_entry(
     remembered = known if attempt.deletions is None else attempt.deletions
     new = [file for file in remembered.files if file not in known.files]
     written: list[WrittenFile] = [*manifest.files, *manifest.replaced, *(errors or ()), *new]
-    redriven, expiry = attempt.redriven, attempt.expiry
+    redriven = attempt.redriven
     check_files(table, attempt.batch_id, written + list(() if redriven is None else redriven.files))
     errors_before = None if before is None else before.last_errors
     if errors is None and before is not None and not before.records_errors:
@@ -173,22 +169,22 @@ def _checked_entry(
         cursor=attempt.cursor,
         rows=sum(file.new_rows for file in manifest.files),
         deleted=sum(file.rows or 0 for file in (removed if restarts else manifest.replaced))
-        + (0 if expiry is None else expiry.rows),
+        + sum(each.rows or 0 for each in attempt.expired),
         records=None if attempt.counts is None else attempt.counts.records,
         bad_records=None if attempt.counts is None else attempt.counts.errors,
         replaced=named_files(manifest.replaced),
         errors=named_files(errors or ()),
         redriven=redriven,
         errors_before=errors_before,
-        on_deleted=attempt.decision.policy,
-        given_up=attempt.decision.given_up,
+        on_deleted=attempt.on_deleted,
+        given_up=attempt.given_up,
         definition=attempt.definition,
         routed=_routed(manifest, attempt.definition),
         consumed=attempt.consumed,
         deletions=remembered if remembered.files else None,
         maintains=attempt.maintains,
-        floor=expiry.floor if expiry is not None else None if before is None else before.floor,
-        expired=() if expiry is None else expiry.batches,
+        floor=attempt.floor or (None if before is None else before.floor),
+        expired=attempt.expired,
     )
 
 

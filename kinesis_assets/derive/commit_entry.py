@@ -47,6 +47,10 @@ class ReplacedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: int
     rows: int
 
+    def as_data_file(self) -> TableFile:
+        """Return it as a data file."""
+        return TableFile(self.path, self.size, self.rows)
+
 
 class DeletionFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A file with keys that were deleted, and the columns that say whether a row is older than the deletion.
@@ -123,18 +127,6 @@ class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     column: str
     first: date
     rows: int = 0
-
-
-class ExpiredRows(msgspec.Struct, frozen=True):
-    """The rows that a maintenance deletes because of their age.
-
-    Attributes:
-        batches: How many of them each batch had, or several together, see `DerivedCommit`.
-    """
-
-    floor: Floor
-    rows: int
-    batches: tuple[DeletedRows, ...]
 
 
 class Kind(StrEnum):

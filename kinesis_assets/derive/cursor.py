@@ -11,7 +11,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.row_predicates import are_later, later, sql_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     import pyarrow as pa
 
@@ -84,17 +84,22 @@ class BatchRecords(NamedTuple):
             f"AND {later(*self.after)} AND NOT {later(*self.through)}"
         )
 
-    def are_among(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Return for each row whether it is one, from its batch id and the columns `RECORD_COLUMNS`."""
-        import pyarrow.compute as pc  # noqa: PLC0415  # definitions load no Arrow
-
-        found = pc.and_(pc.equal(rows["batch_id"], self.batch_id), pc.equal(rows["shard_id"], self.shard_id))
-        is_within = pc.and_not(are_later(rows, *self.after), are_later(rows, *self.through))
-        return pc.and_(found, is_within)
-
     def __str__(self) -> str:
         first = self.after[0] if self.after[1] < 0 else f"after {self.after[0]}"
         return f"{self.shard_id} ({first} to {self.through[0]})"
+
+
+def are_among(rows: pa.RecordBatch, records: Iterable[BatchRecords]) -> pa.BooleanArray:
+    """Return for each row whether it is one of some records, from its batch id and `RECORD_COLUMNS`."""
+    import pyarrow.compute as pc  # noqa: PLC0415  # definitions load no Arrow
+
+    batch_ids, shard_ids = rows["batch_id"], rows["shard_id"]
+    found = pc.equal(batch_ids, -1)
+    for each in records:
+        same = pc.and_(pc.equal(batch_ids, each.batch_id), pc.equal(shard_ids, each.shard_id))
+        is_within = pc.and_not(are_later(rows, *each.after), are_later(rows, *each.through))
+        found = pc.or_(found, pc.and_(same, is_within))
+    return found
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +131,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         if first is not None and self.through is not None and first > self.through:
             return False
         if first is None or last is None:
-            return True
+            return self.only != frozenset()
         if first == last:
             return self.includes(first)
         return self.only is None or any(first <= batch_id <= last for batch_id in self.only)

@@ -217,9 +217,8 @@ def is_new_file(
 class DerivedFileWriter:
     """Writes the rows of one task, with one open file for each combination of partition values."""
 
-    def __init__(self, job: WritingJob, folder: str = "") -> None:
+    def __init__(self, job: WritingJob) -> None:
         self._job = job
-        self._folder = folder
         self._filesystem = job.folder.open()
         left_out = () if job.has_partition_columns else [field.column for field in job.partition_by]
         self._schema = pa.schema([field for field in job.schema if field.name not in left_out])
@@ -242,7 +241,7 @@ class DerivedFileWriter:
                 names = [field.name for field in self._job.partition_by]
                 partition = dict(zip(names, values, strict=True))
                 name = f"part-{self._job.batch_id}-{uuid4().hex}.{self._job.compression.name}.parquet"
-                path = f"{self._folder}{partition_folder(partition)}{name}"
+                path = f"{self._job.prefix}{partition_folder(partition)}{name}"
                 self._open[values] = _OpenFile(self._filesystem, path, self._schema, self._job, partition)
             file = self._open[values]
             file.write(part)

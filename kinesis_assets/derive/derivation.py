@@ -77,7 +77,7 @@ class Upsert:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that new rows must have, each once."""
+        """The columns by which rows replace others, each once."""
         return tuple(dict.fromkeys((*self.key, *self.order_by)))
 
 
@@ -91,11 +91,6 @@ class Rollup:
 
     by: tuple[str, ...]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that new rows must have."""
-        return self.by
-
 
 @dataclass(frozen=True, slots=True)
 class Router:
@@ -108,11 +103,6 @@ class Router:
     """
 
     routes: int
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that new rows must have."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +146,13 @@ class Derivation:
         if isinstance(self.mode, Rollup):
             return Definition(owner=self.owner, kind=Kind.ROLLUP, key=self.mode.by)
         return Definition(owner=self.owner, kind=Kind.UPSERT, key=self.mode.key)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns by which rows replace others, which new rows must have."""
+        if isinstance(self.mode, Upsert):
+            return self.mode.columns
+        return self.mode.by if isinstance(self.mode, Rollup) else ()
 
     @property
     def step_bytes(self) -> float:

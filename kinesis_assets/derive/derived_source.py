@@ -32,7 +32,7 @@ from kinesis_assets.derive.source import RankedFile, Source, SourceCommit, commi
 from kinesis_assets.errors import PositionsUnreadable, TableOfAnotherSource, TableUnsuitable
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.column_schemas import schema_of
-from kinesis_assets.table.data_file import TABLE_SCHEMA, TableFile
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.format import DerivedIn
 from kinesis_assets.table.raw_table import PositionedTable
 
@@ -73,9 +73,9 @@ def open_source(
     if (routed := router_and_values(uri)) is not None:
         router, values = routed
         return RoutesSource(DerivedTable(router, role=role, format=of_derived).snapshot(), values)
-    if of_derived is not None:
-        return DerivedSource(DerivedTable(uri, role=role, format=of_derived).snapshot())
-    if format is not None and not isinstance(format, DerivedIn):
+    if isinstance(format, DerivedIn):
+        return DerivedSource(DerivedTable(uri, role=role, format=format).snapshot())
+    if format is not None:
         return RawSource(PositionedTable(uri, role=role, format=format))
     snapshot = DeltaDerived(DerivedTable(uri, role=role)).open("the first run of its own asset")
     if SOURCE_PROPERTY in snapshot.properties:
@@ -90,17 +90,18 @@ class DerivedSource(Source):
     """
 
     batch_column = BATCH_COLUMN
+    keeps_rows = False
+    snapshot: DerivedSnapshot
 
     def __init__(self, snapshot: DerivedSnapshot) -> None:
         super().__init__(snapshot)
         refuse_unknown_rows(snapshot)
         refuse_rewritten(snapshot)
-        self._snapshot = snapshot
 
     @property
     def end(self) -> Cursor:
         """The cursor after all rows of this version."""
-        newest = self._snapshot.newest
+        newest = self.snapshot.newest
         return Cursor(source=self.id, commit=None if newest is None else newest.commit_id)
 
     @property
@@ -120,17 +121,12 @@ class DerivedSource(Source):
 
     @property
     def _floor(self) -> Floor | None:
-        newest = self._snapshot.newest
+        newest = self.snapshot.newest
         return None if newest is None else newest.floor
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether rows stay until an amendment deletes them."""
-        return False
 
     def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
         """Return the commits after a cursor, see `Source`."""
-        since = self._snapshot.table.entries.since(self._snapshot.newest, cursor.commit)
+        since = self.snapshot.table.entries.since(self.snapshot.newest, cursor.commit)
         try:
             found = [
                 SourceCommit(
@@ -198,7 +194,7 @@ class ErrorsSource(DerivedSource):
     @property
     def origin_id(self) -> str:
         """The id of the source of the typed table, from which older releases derived its table of errors."""
-        return self._snapshot.properties[SOURCE_PROPERTY]
+        return self.snapshot.properties[SOURCE_PROPERTY]
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -219,7 +215,7 @@ class ErrorsSource(DerivedSource):
     @property
     def end(self) -> Cursor:
         """The cursor after all records of this version."""
-        newest = self._snapshot.newest
+        newest = self.snapshot.newest
         return Cursor(source=self.id, commit=None if newest is None else newest.last_errors)
 
     @property
@@ -231,7 +227,7 @@ class ErrorsSource(DerivedSource):
     def start(self) -> Cursor:
         """The cursor before all records that are known, after those of older releases and pruned commits."""
         end = self.end
-        each, entries = end.commit, self._snapshot.table.entries
+        each, entries = end.commit, self.snapshot.table.entries
         with suppress(PositionsUnreadable):
             while each is not None and (entry := entries.at(each)).records_errors:
                 each = entry.errors_before
@@ -254,7 +250,7 @@ class ErrorsSource(DerivedSource):
             return super().accepted(cursor)
         start, reached = self.start, None
         with suppress(PositionsUnreadable):
-            reached = None if start.commit is None else self._snapshot.table.entries.at(start.commit).cursor
+            reached = None if start.commit is None else self.snapshot.table.entries.at(start.commit).cursor
         if reached == cursor:
             return start
         raise TableOfAnotherSource(
@@ -271,7 +267,7 @@ class ErrorsSource(DerivedSource):
         each = self.end.commit
         try:
             while each is not None and each != cursor.commit and len(found) != limit:
-                entry = self._snapshot.table.entries.at(each)
+                entry = self.snapshot.table.entries.at(each)
                 if not entry.records_errors:
                     raise commits_missing(self.uri, cursor, "an older release made them")
                 rows = sum(file.rows for file in entry.errors)
@@ -296,7 +292,7 @@ class ErrorsSource(DerivedSource):
     def files_of(self, commits: Sequence[SourceCommit]) -> list[RankedFile]:
         """Return the files with the records of some commits."""
         return [
-            RankedFile(TableFile(file.path, file.size, file.rows), commit.batch_id, commit.batch_id)
+            RankedFile(file.as_data_file(), commit.batch_id, commit.batch_id)
             for commit in commits
             for file in commit.files
         ]

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
-from kinesis_assets.derive.commit_entry import ExpiredRows, Floor
+from kinesis_assets.derive.commit_entry import Floor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest
 from kinesis_assets.derive.policy import DeletedRows, Deletion
-from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.read import parts_of, rows_of_file
 from kinesis_assets.derive.write import rewritten
 from kinesis_assets.errors import (
     CommitFailed,
@@ -86,16 +86,16 @@ def expire(table: DerivedTable, retention: Retention, clock: AgreedClock, *, dry
     except TableUnsuitable as error:
         yield Step("expire", of, State.LEFT, reason=str(error))
         return
-    parts = [(Step("expire", of, State.PLANNED, *totals(whole)), whole)] if whole or not others else []
+    parts = [(Step("expire", of, State.PLANNED, *totals(whole)), whole, False)] if whole or not others else []
     for partition, files in others.items():
         place = "" if partition == WITHOUT_PARTITIONS else f" in {partition}"
         parts += [
-            (Step("expire", f"{of}{place}", State.PLANNED, 0, *totals(part)[1:]), part)
-            for part in _parts(files)
+            (Step("expire", f"{of}{place}", State.PLANNED, 0, *totals(part)[1:]), part, True)
+            for part in parts_of(sorted(files, key=lambda each: each.path), _REWRITTEN_BYTES)
         ]
-    for step, files in parts:
+    for step, files, rewrites in parts:
         now = clock.now()
-        yield step if dry_run else _done_or_left(table, floor, step, files, now, rewrites=files is not whole)
+        yield step if dry_run else _done_or_left(table, floor, step, files, now, rewrites=rewrites)
 
 
 def _expired_files(
@@ -154,7 +154,10 @@ def _date_of(day: int) -> date:
 def _bounds_in_footer(
     table: DerivedTable, file: TableFile, name: str
 ) -> tuple[date | None, date | None, bool]:
-    """Return the same from the footer of a file: the log has no bounds of times."""
+    """Return the same from the footer of a file.
+
+    The log has no bounds of times, and none of dates either if a text in the file is too long for them.
+    """
     try:
         with table.files.open_input_file(file.path) as opened:
             footer = pq.ParquetFile(opened).metadata
@@ -174,27 +177,17 @@ def _bounds_in_footer(
         return date.max, None, True
     try:
         bounds = [bound for each in known if each.has_min_max for bound in (each.min, each.max)]
-    except OverflowError:  # a time after the year 9999
+    except OverflowError:  # a day after the year 9999
         bounds = []
-    if len(bounds) < 2 * len(known) or not all(isinstance(bound, datetime) for bound in bounds):
+    if len(bounds) < 2 * len(known) or not all(isinstance(bound, date) for bound in bounds):
         return None, None, True
     return _utc(min(bounds)), _utc(max(bounds)), any(each.null_count for each in found)
 
 
-def _utc(value: datetime) -> date:
+def _utc(value: date) -> date:
+    if not isinstance(value, datetime):
+        return value
     return (value.astimezone(UTC) if value.tzinfo else value).date()
-
-
-def _parts(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
-    """Divide files into those that are written again in one commit."""
-    part: list[TableFile] = []
-    for file in sorted(files, key=lambda each: each.path):
-        if part and sum(each.size for each in part) + file.size > _REWRITTEN_BYTES:
-            yield part
-            part = []
-        part.append(file)
-    if part:
-        yield part
 
 
 def _done_or_left(
@@ -213,7 +206,7 @@ def _done_or_left(
     )
     if rewrites and not deleted:
         return replace(step, state=State.DONE, files=0, bytes=0)
-    batches = _named(deleted, floor, recent=(now - _CONSUMED_AFTER).timestamp())
+    expired = _named(deleted, floor, recent=(now - _CONSUMED_AFTER).timestamp())
 
     def attempt() -> DerivedCommit:
         base = table.snapshot()
@@ -237,9 +230,8 @@ def _done_or_left(
                     definition=newest.definition,
                     consumed=newest.consumed,
                     maintains=True,
-                    expiry=ExpiredRows(
-                        Floor(floor.column, first, before.rows + deleted.total()), deleted.total(), batches
-                    ),
+                    floor=Floor(floor.column, first, before.rows + deleted.total()),
+                    expired=expired,
                 ),
                 expected=base.commit_id,
                 removed=files,

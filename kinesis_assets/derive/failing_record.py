@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.new_rows import NewRows
-    from kinesis_assets.derive.source import Source
 
 _HALVINGS = 24
 """Maximum number of times that the records of a file are halved. As many jobs read the file."""
@@ -29,7 +28,6 @@ def raise_for_record(
     spark: SparkSession,
     *,
     table: str,
-    source: Source,
     rows: NewRows,
     derivation: Derivation,
 ) -> None:
@@ -44,7 +42,7 @@ def raise_for_record(
     reason = reason_of_value(error)
     if reason is None:
         return
-    place = _failing_record(spark, source, rows, derivation)
+    place = _failing_record(spark, rows, derivation)
     found = f"the record {place}" if place else "a row; apply the function to parts of the rows to find it"
     raise LandingFailed(
         f"table {table}: an expression fails for {found}. Nothing was committed. The reason is {reason}. "
@@ -52,13 +50,13 @@ def raise_for_record(
     ) from error
 
 
-def _failing_record(spark: SparkSession, source: Source, rows: NewRows, derivation: Derivation) -> str | None:
+def _failing_record(spark: SparkSession, rows: NewRows, derivation: Derivation) -> str | None:
     """Return the shard and the sequence number of a record for which a derivation fails.
 
     First the files of a step are halved, then the records of one file, so that all jobs together read little
     more than twice the step and some times a file.
     """
-    if not {*RECORD_ID} <= {field["name"] for field in source.schema["fields"]}:
+    if not {*RECORD_ID} <= {field["name"] for field in rows.source.schema["fields"]}:
         return None
     files = list(rows.files)
     while len(files) > 1:

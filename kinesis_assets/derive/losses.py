@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC
-from functools import reduce
 from math import inf
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
-from kinesis_assets.derive.cursor import RECORD_COLUMNS, BatchRecords, Selection
+from kinesis_assets.derive.cursor import RECORD_COLUMNS, BatchRecords, Selection, are_among
 from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.read import rows_of_file
 from kinesis_assets.errors import (
@@ -220,8 +218,7 @@ def _counted(
             for rows in rows_of_file(filesystem, file, schema, selection, column, batch_rows=_COUNTED_ROWS):
                 batch_ids = rows[column]
                 if records is not None:
-                    is_one = reduce(pc.or_, (each.are_among(rows) for each in records))
-                    batch_ids = batch_ids.filter(is_one)
+                    batch_ids = batch_ids.filter(are_among(rows, records))
                 found.update(
                     {each["values"]: each["counts"] for each in batch_ids.value_counts().to_pylist()}
                 )

@@ -29,7 +29,6 @@ from kinesis_assets.derive.policy import MAX_BYTES, DeletedRows, Deletion, OnDel
 from kinesis_assets.derive.read import read
 from kinesis_assets.derive.row_order import RowOrder, end_between_commits
 from kinesis_assets.errors import SourceCommitsMissing, SourceRowsMissing, TableError, TableRewritten
-from kinesis_assets.table.data_file import TableFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.derive.losses import Missing
     from kinesis_assets.derive.source import RankedFile, Source, SourceCommit
+    from kinesis_assets.table.data_file import TableFile
 
 
 Recorded = Callable[["Cursor"], "Sequence[int]"]
@@ -226,12 +226,15 @@ def _first_date(source: Source, files: Sequence[RankedFile], through: int | None
 
 
 def _limit(files: Sequence[RankedFile], max_bytes: float) -> int | None:
-    """Return the batch id up to which rows are read in this step; None for all."""
+    """Return the batch id up to which rows are read in this step; None for all.
+
+    Files whose batches are unknown may have rows of any, so those that are left of them are read in one step.
+    """
     total = 0
     for each in sorted(files, key=lambda each: (each.last is None, each.last)):
         total += each.file.size
         if total >= max_bytes:
-            return _unless_last(files, each.last or 0)
+            return None if each.last is None else _unless_last(files, each.last)
     return None
 
 
@@ -265,7 +268,7 @@ def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], m
             amendment=amended[-1] if amended else start.amendment,
         ),
         more=len(taken) < len(commits),
-        replaced=[TableFile(file.path, file.size, file.rows) for commit in taken for file in commit.replaced],
+        replaced=[file.as_data_file() for commit in taken for file in commit.replaced],
         lost=[
             *(each for commit in taken if commit.rewound for each in commit.deleted),
             *deleted_rows(source, commits, missing),

@@ -101,17 +101,3 @@ class DeletedRows(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
             return "the bad records of commits that are no longer recorded, or that an older release made"
         before = "" if self.before is None else f" that arrived before {self.before}"
         return f"{count}{batch}{shards}{before}"
-
-
-class Decision(NamedTuple):
-    """What a step gives up because rows of the source were deleted.
-
-    Attributes:
-        policy: The policy that decided; None if no rows were deleted.
-    """
-
-    policy: OnDeleted | None = None
-    given_up: tuple[DeletedRows, ...] = ()
-
-
-NOTHING_DELETED = Decision()

@@ -49,6 +49,7 @@ class RawSource(Source):
     """
 
     batch_column = "batch_id"
+    keeps_rows = True
     date_column = "arrival_date"
     order_columns = RECORD_COLUMNS
 
@@ -81,11 +82,6 @@ class RawSource(Source):
             commit=None if self._positions is None else self._positions.commit_id,
             amendment=None if self._amendment is None else self._amendment.commit_id,
         )
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether rows stay until an amendment deletes them."""
-        return True
 
     def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:
         """Return the commits after a cursor, see `Source`."""

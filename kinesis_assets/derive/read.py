@@ -13,17 +13,17 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from kinesis_assets.derive.cursor import RECORD_COLUMNS, Selection
+from kinesis_assets.derive.cursor import RECORD_COLUMNS, Selection, are_among
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.spark.arrow_steps import map_in_arrow
 from kinesis_assets.spark.session import parallelism
+from kinesis_assets.table.data_file import TABLE_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kinesis_assets.derive.cursor import BatchRecords
     from kinesis_assets.derive.row_order import RowOrder
     from kinesis_assets.spark.arrow_steps import ArrowStep
     from kinesis_assets.table.data_file import TableFile
@@ -127,6 +127,18 @@ def groups_of_files(files: Sequence[TableFile], limit: int) -> list[list[tuple[i
     return groups
 
 
+def parts_of(files: Iterable[TableFile], max_bytes: float) -> Iterator[list[TableFile]]:
+    """Divide files, in their order, into parts with at most a size in bytes together, or of one file."""
+    part: list[TableFile] = []
+    for file in files:
+        if part and sum(each.size for each in part) + file.size > max_bytes:
+            yield part
+            part = []
+        part.append(file)
+    if part:
+        yield part
+
+
 def _reading(
     folder: TableFolder,
     groups: Sequence[Sequence[tuple[int, TableFile]]],
@@ -222,24 +234,14 @@ def _selected(batch: pa.RecordBatch, selection: Selection, batch_column: str) ->
     if len(chosen) == len(ids) and not left_out:
         return None
     selected = pc.is_in(batch[batch_column], pa.array(chosen, pa.int64()))
-    return pc.and_(selected, _without(batch, left_out, batch_column)) if left_out else selected
+    if not left_out:
+        return selected
+    # Cast from other types: a DELETE of delta-rs writes text in views, which pyarrow does not compare.
+    rows = in_schema(batch, pa.schema([TABLE_SCHEMA.field(name) for name in (batch_column, *RECORD_COLUMNS)]))
+    return pc.and_not(selected, are_among(rows, left_out))
 
 
-def _without(batch: pa.RecordBatch, left_out: Sequence[BatchRecords], batch_column: str) -> pa.BooleanArray:
-    """Return for each row whether it is of none of these records."""
-    rows = zip(*(batch[name].to_pylist() for name in (batch_column, *RECORD_COLUMNS)), strict=True)
-    kept = [
-        not any(
-            (records.batch_id, records.shard_id) == (batch_id, shard_id)
-            and records.after < (int(number), sub) <= records.through
-            for records in left_out
-        )
-        for batch_id, number, sub, shard_id in rows
-    ]
-    return pa.array(kept, pa.bool_())
-
-
-def in_schema(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, Any]) -> pa.RecordBatch:
+def in_schema(batch: pa.RecordBatch, schema: pa.Schema, constants: Mapping[str, Any] = {}) -> pa.RecordBatch:
     """Return a batch with the columns of a schema. A column that is in neither place is null."""
     columns = [
         batch[field.name].cast(field.type)

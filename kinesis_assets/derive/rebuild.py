@@ -14,7 +14,6 @@ import msgspec
 from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
 from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.losses import lost_rows
-from kinesis_assets.derive.policy import NOTHING_DELETED
 from kinesis_assets.errors import CommitOvertaken, InvalidInput, PositionsUnreadable, UpsertOvertaken
 from kinesis_assets.table.commit_ids import new_id
 
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kinesis_assets.derive.commit_entry import Definition, DerivedCommit
+    from kinesis_assets.derive.cursor import Cursor
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
-    from kinesis_assets.derive.policy import Decision
+    from kinesis_assets.derive.policy import DeletedRows, OnDeleted
     from kinesis_assets.derive.source import Source
 
 
@@ -125,15 +125,18 @@ def emptied(
     definition: Definition,
     *,
     by: str | None,
-    decision: Decision = NOTHING_DELETED,
+    on_deleted: OnDeleted | None = None,
+    given_up: tuple[DeletedRows, ...] = (),
 ) -> DerivedCommit:
     """Delete all rows of a table, so that it starts again with the source's present rows.
 
     Args:
         expected: The id of the table's newest commit, which must be the newest still.
         definition: The owner and the definition that the table has from now on.
-        decision: The rows of the source whose deletion is the reason.
+        on_deleted: The policy that decided; None if an operator did, or the table is to get other columns.
+        given_up: The rows of the source whose deletion is the reason.
     """
+    cursor, consumed = position_after(source, None)
 
     def attempt() -> DerivedCommit:
         snapshot = table.snapshot()
@@ -141,11 +144,12 @@ def emptied(
         return commit(
             table,
             Attempt(
-                cursor=source.start,
+                cursor=cursor,
                 batch_id=new_id(table.clock),
-                decision=decision,
+                on_deleted=on_deleted,
+                given_up=given_up,
                 definition=definition,
-                consumed=0 if source.keeps_rows else None,
+                consumed=consumed,
                 by=by,
             ),
             expected=expected,
@@ -169,9 +173,10 @@ def restarted(
     Returns:
         The commit; None if another one has added rows to the empty table.
     """
-    table, newest = present.table, present.newest
+    table = present.table
     if not present.is_empty:
         return emptied(table, source, present.commit_id, definition, by=by)
+    cursor, consumed = position_after(source, present.newest)
 
     def attempt() -> DerivedCommit | None:
         prepare_columns(table.snapshot(), columns)
@@ -181,10 +186,10 @@ def restarted(
         return commit(
             table,
             Attempt(
-                cursor=source.start if newest is None else newest.cursor,
+                cursor=cursor,
                 batch_id=new_id(table.clock),
                 definition=definition,
-                consumed=newest.consumed if newest is not None else 0 if source.keeps_rows else None,
+                consumed=consumed,
                 by=by,
             ),
             expected=present.commit_id,
@@ -193,6 +198,16 @@ def restarted(
         )
 
     return until_not_overtaken(table, attempt)
+
+
+def position_after(source: Source, newest: DerivedCommit | None) -> tuple[Cursor, int | None]:
+    """Return the position of a table in its source after a commit, and the rows that it has consumed then.
+
+    Without a commit, these are the start of the source and no rows, see `DerivedCommit`.
+    """
+    if newest is None:
+        return source.start, 0 if source.keeps_rows else None
+    return newest.cursor, newest.consumed
 
 
 def _rows(snapshot: DerivedSnapshot) -> int:

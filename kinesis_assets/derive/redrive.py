@@ -41,31 +41,23 @@ from kinesis_assets.derive.derived_table import refuse_rewritten, refuse_unknown
 from kinesis_assets.derive.read import shuffle_tasks
 from kinesis_assets.derive.remembered_deletions import remembered
 from kinesis_assets.derive.row_order import ORDER_COLUMN
-from kinesis_assets.derive.schema import (
-    accept_columns,
-    accepted_schema,
-    growing,
-    refuse_missing_columns,
-    table_schema,
-)
+from kinesis_assets.derive.schema import accept_columns, accepted_schema, columns_to_grow, table_schema
 from kinesis_assets.derive.type_widening import grow
 from kinesis_assets.derive.upsert import matching, stored_rows, upserted
-from kinesis_assets.derive.write import ChangedRows, write, writing_job
+from kinesis_assets.derive.write import ChangedRows, write, write_beside, writing_job
 from kinesis_assets.errors import CursorConflict, InvalidInput, LandingFailed, UpsertOvertaken
 from kinesis_assets.metrics import DERIVED_REDRIVEN_RECORDS, DERIVED_ROWS, TABLE, measure
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.spark.carried_column import carry
 from kinesis_assets.spark.session import SessionInTimeZone, wrap_spark_errors
-from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
     from kinesis_assets.derive.commit_entry import DerivedCommit
-    from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derivation import CheckedRows, Derivation
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.source import Source
@@ -217,7 +209,7 @@ class _Attempt:
         if checked.separate is None:
             self.rows = self.rows.unionByName(self.still_changed)
         refuse_empty_keys(self.table, self.rows, self.derivation)
-        accepted_schema(self.present, self.columns, compared=self.compared)
+        accepted_schema(self.present, self.columns, compared=self.derivation.compared)
 
     def transformed(self, records: DataFrame) -> CheckedRows:
         """Return the rows of some records.
@@ -280,10 +272,9 @@ class _Attempt:
         if self.is_separate:
             found = self.bad.select(*RECORD_COLUMNS, FOUND_COLUMN).dropDuplicates([*RECORD_COLUMNS])
             others = self.still_changed.join(found, [*RECORD_COLUMNS], "left")
-            errors = self.write_separately(others, batch_id)
-            redriven = msgspec.structs.replace(
-                redriven, files=named_files(self.write_separately(self.changed, batch_id))
-            )
+            errors = write_beside(table, others, ERRORS_FOLDER, batch_id).files
+            files = write_beside(table, self.changed, ERRORS_FOLDER, batch_id).files
+            redriven = msgspec.structs.replace(redriven, files=named_files(files))
         with self.overtaken():
             return commit(
                 table,
@@ -306,12 +297,9 @@ class _Attempt:
     @cached_property
     def columns(self) -> dict[str, Any]:
         """The columns that the rows need, see `table_schema`."""
-        rows, by = stored_rows(self.rows), self.derivation.partition_by
-        return self.table.format.storable(table_schema(self.table.uri, rows, by, self.compared))
-
-    @property
-    def compared(self) -> Sequence[str]:
-        return () if self.derivation.mode is None else self.derivation.mode.columns
+        derivation, rows = self.derivation, stored_rows(self.rows)
+        columns = table_schema(self.table.uri, rows, derivation.partition_by, derivation.compared)
+        return self.table.format.storable(columns)
 
     @property
     def still_changed(self) -> DataFrame:
@@ -326,10 +314,7 @@ class _Attempt:
     def accepting(self) -> DerivedSnapshot:
         """Return the table's newest version. Add the columns of the rows, or let theirs grow, if needed."""
         present = self.table.snapshot()
-        schema = accepted_schema(present, self.columns, compared=self.compared)
-        if self.derivation.all_columns:
-            refuse_missing_columns(present, self.columns)
-        if growing(present, schema):
+        if columns_to_grow(present, self.columns, self.derivation):
             with self.overtaken():
                 grow(
                     self.spark,
@@ -378,13 +363,9 @@ class _Attempt:
             changed = upserted(self.spark, base, self.rows, mode, cache=cache, tasks=tasks, order=FOUND_BY)
         if self.is_separate:
             return changed
-        by, records = IDENTITY, self.changed
-        return without_records(self.spark, base, changed=changed, records=records, by=by, cache=cache)
-
-    def write_separately(self, rows: DataFrame, batch_id: int) -> tuple[DerivedFile, ...]:
-        schema = table_schema(self.table.uri, rows, (), ())
-        job = replace(writing_job(self.table, arrow_schema(schema), (), batch_id), prefix=f"{ERRORS_FOLDER}/")
-        return write(self.table, schema, ChangedRows(rows), job).files
+        return without_records(
+            self.spark, base, changed=changed, records=self.changed, by=IDENTITY, cache=cache
+        )
 
 
 class SplitRecords:

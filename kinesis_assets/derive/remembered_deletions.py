@@ -25,8 +25,7 @@ from kinesis_assets.derive.commit_entry import NO_DELETIONS, DeletionFile, Remem
 from kinesis_assets.derive.data_files import DELETIONS_FOLDER, DerivedFileWriter
 from kinesis_assets.derive.derivation import Upsert
 from kinesis_assets.derive.read import rows_of_file
-from kinesis_assets.derive.schema import table_schema
-from kinesis_assets.derive.write import ChangedRows, write, writing_job
+from kinesis_assets.derive.write import write_beside, writing_job
 from kinesis_assets.errors import CursorConflict, TableUnreachable, UpsertOvertaken
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.table.clocks import TOLERANCE
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.data_files import DerivedFile
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
+    from kinesis_assets.derive.write import ChangedRows
     from kinesis_assets.table.clocks import AgreedClock
     from kinesis_assets.table.maintenance.steps import MaintenanceLimits
 
@@ -74,10 +74,8 @@ def remembered(
         return NO_DELETIONS
     table, files = base.table, base.deletions(mode.order_by)
     if changed.deletions is not None:
-        schema = table_schema(table.uri, changed.deletions, (), ())
-        job = replace(writing_job(table, arrow_schema(schema), (), batch_id), prefix=f"{DELETIONS_FOLDER}/")
-        written = write(table, schema, ChangedRows(changed.deletions), job)
-        files += deletion_files(written.files, job.schema, mode.key, utc_now(table.clock))
+        written = write_beside(table, changed.deletions, DELETIONS_FOLDER, batch_id)
+        files += deletion_files(written.files, arrow_schema(base.schema), mode.key, utc_now(table.clock))
     seconds = int(mode.deleted_for.total_seconds())
     all_files = RememberedDeletions(order_by=mode.order_by, seconds=seconds, files=files)
     return with_few_files(base, all_files, mode.key, batch_id)
@@ -143,7 +141,8 @@ def _merged(
         try:
             names = set().union(*(_columns_of(table, file) for file in small))
             schema = pa.schema([each for each in arrow_schema(snapshot.schema) if each.name in names])
-            writer = DerivedFileWriter(writing_job(table, schema, (), batch_id), f"{DELETIONS_FOLDER}/")
+            job = replace(writing_job(table, schema, (), batch_id), prefix=f"{DELETIONS_FOLDER}/")
+            writer = DerivedFileWriter(job)
             for file in small:
                 for rows in rows_of_file(table.files, file.as_data_file(()), schema):
                     writer.write(rows)

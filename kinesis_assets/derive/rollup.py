@@ -41,7 +41,6 @@ _NOW = "__now"
 
 def group_changes(
     spark: SparkSession,
-    source: Source,
     rows: NewRows,
     by: Sequence[str],
     transformed: Callable[[DataFrame], DataFrame],
@@ -54,8 +53,6 @@ def group_changes(
     """Compute the groups again in which rows were added, replaced or deleted.
 
     Args:
-        source: The version of the source to which the rows belong.
-        rows: The new rows, with the files of those that were replaced.
         by: The columns whose values identify a group.
         transformed: Returns rows of the table, from all rows that the source has of some groups.
         present: The table; None if it does not exist, or is about to lose its rows.
@@ -69,6 +66,7 @@ def group_changes(
         InvalidInput: The source lacks a column of *by*, or has one whose values cannot be compared, or the
             rows of the table are of a group that was not given, or have the column `FIRST_ARRIVAL`.
     """
+    source = rows.source
     _check_groups(table, source, by)
     texts = [name for name in by if name in nulled]
     # Spark does not merge the small partitions of a shuffle in a cached DataFrame itself.

@@ -3,8 +3,10 @@
 The rows of a later commit are newer. Within a commit of a raw table the greater sequence number is newer, and
 then the greater sub-sequence number: so each shard's own order holds, and that of parents and children. A
 router stores the same order for its rows. Rows of one commit of any other derived table have no order but
-that of their values. The order is a column of texts. Tasks
-add it to the rows that they read, and Spark carries it through a transformation, see `spark.carried_column`.
+that of their values.
+
+The order is a column of texts. Tasks add it to the rows that they read, and Spark carries it through a
+transformation, see `spark.carried_column`.
 
 Spark tasks import this module.
 """

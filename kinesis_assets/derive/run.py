@@ -18,23 +18,21 @@ from kinesis_assets.derive.derived_table import refuse_unknown_rows
 from kinesis_assets.derive.failing_record import raise_for_record
 from kinesis_assets.derive.losses import consumed_after, deleted_error, refuse_deleted, refuse_loss
 from kinesis_assets.derive.new_rows import Restart, next_rows, rows_since
-from kinesis_assets.derive.policy import NOTHING_DELETED, Decision, OnDeleted
+from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.rebuild import emptied, restarted
 from kinesis_assets.derive.remembered_deletions import remembered
 from kinesis_assets.derive.schema import (
     accept_columns,
     accepted_schema,
-    growing,
-    refuse_missing_columns,
+    columns_to_grow,
     refuse_other_types,
     table_schema,
 )
 from kinesis_assets.derive.type_widening import grow
-from kinesis_assets.derive.write import ChangedRows, discard, write, writing_job
+from kinesis_assets.derive.write import ChangedRows, discard, write, write_beside, writing_job
 from kinesis_assets.errors import BadRecordsRefused, LandingFailed, SchemaChangeRefused
 from kinesis_assets.metrics import DERIVED_BAD_RECORDS, DERIVED_ROWS, TABLE, measure
 from kinesis_assets.spark.session import SessionInTimeZone, may_be_of_value, spark_errors, wrap_spark_errors
-from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.store.suitability import require_writable
 
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedSnapshot, DerivedTable
     from kinesis_assets.derive.new_rows import NewRows
+    from kinesis_assets.derive.policy import DeletedRows
     from kinesis_assets.derive.source import Source
 
 _MOVE_AFTER = timedelta(days=1)
@@ -101,7 +100,7 @@ class _Step:
         definition: The owner and the definition that the next commit records.
         columns: The columns that these rows need, see `table_schema`.
         must_grow: Whether the files of the table must be rewritten before it can have these rows.
-        decision: What is given up of rows of the source that were deleted.
+        lost: The rows of the source that were deleted, and are given up.
         consumed: The number of rows of the source that are consumed afterwards, see `DerivedCommit`.
         recorded: Where the table started, and the batch ids of the commits until then that are recorded,
             oldest first; None until they are needed.
@@ -115,7 +114,7 @@ class _Step:
     changes: StepChanges
     columns: dict[str, Any]
     must_grow: bool
-    decision: Decision
+    lost: tuple[DeletedRows, ...]
     consumed: int | None
     counts: RecordCounts | None
 
@@ -141,14 +140,7 @@ class _Step:
                 with suppress(*spark_errors()):  # the first error says why
                     return _Step(self.session, self.table, careful, self.by).run()
             with self.session.active() as spark:
-                raise_for_record(
-                    error,
-                    spark,
-                    table=self.table.uri,
-                    source=self.source,
-                    rows=self.rows,
-                    derivation=derivation,
-                )
+                raise_for_record(error, spark, table=self.table.uri, rows=self.rows, derivation=derivation)
             raise
 
     def run(self) -> tuple[DerivedCommit | None, bool]:
@@ -263,7 +255,7 @@ class _Step:
         self, spark: SparkSession, rows: NewRows, present: DerivedSnapshot | None = None
     ) -> AbstractContextManager[StepChanges]:
         """Transform rows of the source into changes of a version of the table."""
-        return changes_of(spark, self.source, rows, self.derivation, table=self.table, present=present)
+        return changes_of(spark, rows, self.derivation, table=self.table, present=present)
 
     def outdated(self) -> DerivedSnapshot | None:
         """Check that the table can be written with the columns of its rows, before these are computed.
@@ -277,19 +269,17 @@ class _Step:
             SourceRowsDeleted: They have, but the source no longer has rows that were consumed.
         """
         table, present, derivation = self.table, self.present, self.derivation
-        names = () if derivation.mode is None else derivation.mode.columns
         self.must_grow = False
-        columns = table_schema(table.uri, self.changes.new.of_table, derivation.partition_by, names)
+        columns = table_schema(
+            table.uri, self.changes.new.of_table, derivation.partition_by, derivation.compared
+        )
         self.columns = table.format.storable(columns)
         if present is None:
             require_writable(table.uri, table.files)  # which also creates the folder on a local disk
             table.format.check_store()
             return None
         try:
-            schema = accepted_schema(present, self.columns, compared=names)
-            if derivation.all_columns:
-                refuse_missing_columns(present, self.columns)
-            self.must_grow = bool(growing(present, schema))
+            self.must_grow = bool(columns_to_grow(present, self.columns, derivation))
         except SchemaChangeRefused as error:
             # If the columns are those of a registry, registering a schema would delete the rows.
             rebuilds = derivation.on_deleted is OnDeleted.REBUILD and not derivation.all_columns
@@ -322,11 +312,10 @@ class _Step:
             Why the table must start again instead; None if it need not.
         """
         uri, lacking, policy = self.table.uri, self.changes.lacking, self.derivation.on_deleted
-        lost = (*self.rows.lost, *(() if lacking is None else [lacking]))
-        refuse_deleted(uri, self.source, lost, policy)
+        self.lost = (*self.rows.lost, *(() if lacking is None else [lacking]))
+        refuse_deleted(uri, self.source, self.lost, policy)
         if lacking is not None and policy is OnDeleted.REBUILD:
-            return Restart(deleted_error(uri, self.source, lost), lost)
-        self.decision = Decision(policy, lost) if lost else NOTHING_DELETED
+            return Restart(deleted_error(uri, self.source, self.lost), self.lost)
         self.consumed = consumed_after(self.source, self.rows.selection, self.newest)
         return None
 
@@ -346,8 +335,10 @@ class _Step:
     def write_and_commit(self) -> DerivedCommit:
         """Write the changed rows, and commit them with the position after the rows of the source."""
         table, rows, plan = self.table, self.rows, self.changes.plan
-        base = None if plan is None else self.accepting()
-        changed = ChangedRows(self.changes.new.rows) if plan is None or base is None else plan(base)
+        base, changed = None, ChangedRows(self.changes.new.rows)
+        if plan is not None:
+            base = self.accepting()
+            changed = plan(base)
         present = base or table.existing()
         schema = accepted_schema(present, self.columns)
         written = table.format.file_schema(schema, present)
@@ -358,9 +349,7 @@ class _Step:
         if base is None:  # rows that are refused create neither the table nor columns
             refuse_other_types(self.accepting(), written)
         errors = self.write_errors(counts, manifest, batch_id)
-        deletions = None
-        if base is not None:
-            deletions = remembered(self.derivation, changed, base, batch_id)
+        deletions = None if base is None else remembered(self.derivation, changed, base, batch_id)
         return commit(
             table,
             Attempt(
@@ -369,7 +358,8 @@ class _Step:
                 manifest=manifest,
                 counts=counts,
                 errors=errors,
-                decision=self.decision,
+                on_deleted=self.derivation.on_deleted if self.lost else None,
+                given_up=self.lost,
                 definition=self.definition,
                 consumed=self.consumed,
                 deletions=deletions,
@@ -419,9 +409,7 @@ class _Step:
             return None
         if counts is None or not counts.errors:
             return ()
-        schema = table_schema(table.uri, separate, (), ())
-        job = replace(writing_job(table, arrow_schema(schema), (), batch_id), prefix=f"{ERRORS_FOLDER}/")
-        written = write(table, schema, ChangedRows(separate), job)
+        written = write_beside(table, separate, ERRORS_FOLDER, batch_id)
         rows = sum(file.rows for file in written.files)
         if rows != counts.errors:
             discard(table, manifest + written)
@@ -436,5 +424,12 @@ class _Step:
         """Delete the table's rows, so that it starts again."""
         if self.present is not None:
             refuse_loss(self.present, self.source, restart.cause)
-        decision = Decision(OnDeleted.REBUILD, restart.lost)
-        return emptied(self.table, self.source, self.expected, self.definition, by=self.by, decision=decision)
+        return emptied(
+            self.table,
+            self.source,
+            self.expected,
+            self.definition,
+            by=self.by,
+            on_deleted=OnDeleted.REBUILD,
+            given_up=restart.lost,
+        )

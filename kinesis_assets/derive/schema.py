@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from kinesis_assets.derive.derivation import Derivation
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.table.partition_field import PartitionField
 
@@ -210,6 +211,18 @@ def growing(snapshot: DerivedSnapshot, schema: dict[str, Any]) -> list[str]:
         for field in snapshot.schema["fields"]
         if snapshot.table.format.needs_files(field["type"], kinds[field["name"]])
     ]
+
+
+def columns_to_grow(snapshot: DerivedSnapshot, wanted: dict[str, Any], derivation: Derivation) -> list[str]:
+    """Return the columns of a table that must grow, see `growing`, before it can have new rows.
+
+    Raises:
+        SchemaChangeRefused: The table cannot have the rows, or they lack columns that they must have.
+    """
+    schema = accepted_schema(snapshot, wanted, compared=derivation.compared)
+    if derivation.all_columns:
+        refuse_missing_columns(snapshot, wanted)
+    return growing(snapshot, schema)
 
 
 def refuse_other_types(snapshot: DerivedSnapshot, written: pa.Schema) -> None:

@@ -82,6 +82,8 @@ class Source(ABC):
     """One version of a table that a consumer reads.
 
     Attributes:
+        keeps_rows: Whether rows stay until an amendment deletes them. Otherwise a commit may replace earlier
+            rows.
         date_column: The partition column with the date by which rows expire; None if they do not.
         order_columns: The columns by which the rows of a commit are ordered, see `RowOrder`.
         replaces: The columns that identify the rows which a table that appends those of this one removes,
@@ -89,6 +91,7 @@ class Source(ABC):
     """
 
     batch_column: ClassVar[str]
+    keeps_rows: ClassVar[bool]
     date_column: ClassVar[str | None] = None
     order_columns: Sequence[str] = ()
     replaces: ClassVar[Sequence[str]] = ()
@@ -164,11 +167,6 @@ class Source(ABC):
     def files_of(self, commits: Sequence[SourceCommit]) -> list[RankedFile]:
         """Return the files that may have rows of some commits."""
         return self.ranked_files(Selection(only=frozenset(commit.batch_id for commit in commits)))
-
-    @property
-    @abstractmethod
-    def keeps_rows(self) -> bool:
-        """Whether rows stay until an amendment deletes them. Otherwise a commit may replace earlier rows."""
 
     @abstractmethod
     def commits_since(self, cursor: Cursor, limit: int | None = None) -> list[SourceCommit]:

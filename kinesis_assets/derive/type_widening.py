@@ -14,16 +14,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kinesis_assets.derive.commit import Attempt, commit, until_not_overtaken
 from kinesis_assets.derive.data_files import GROWTH_FOLDER, CopiedFile, Manifest, is_new_file
-from kinesis_assets.derive.read import TASK_BYTES, groups_of_files
-from kinesis_assets.derive.rebuild import prepare_columns
+from kinesis_assets.derive.read import TASK_BYTES, groups_of_files, parts_of
+from kinesis_assets.derive.rebuild import position_after, prepare_columns
 from kinesis_assets.derive.schema import accepted_schema, growing
 from kinesis_assets.derive.write import writing_job
 from kinesis_assets.derive.writing_task import copying_task
@@ -97,24 +95,28 @@ def grow(
         # The values of partition columns are in the log, as texts.
         removed = [] if set(columns) <= set(base.partition_by) else base.data_files()
         recorded = recorded_copies(table, schema)
-        while missing := [file for file in removed if file.path not in recorded]:
+        while True:
+            copied = usable_copies(table, recorded)
+            missing = [file for file in removed if file.path not in copied]
+            if not missing:
+                break
             if table.clock.time() - started > MAX_COPY_AGE.total_seconds():
                 raise AttemptExpired(
                     table.uri,
                     f"its files could not be rewritten with wider types within {MAX_COPY_AGE}. Nothing was "
                     "committed. Give the run more cores, or rebuild the table",
                 )
-            copied = _copy(spark, base, schema, _first(missing, step_bytes))
-            recorded |= {file.path: file for file in copied}
-        newest = base.newest
+            batch_id, files = _copy(spark, base, schema, next(parts_of(missing, step_bytes)))
+            recorded[batch_id] = files
+        cursor, consumed = position_after(source, base.newest)
         return commit(
             table,
             Attempt(
-                cursor=source.start if newest is None else newest.cursor,
+                cursor=cursor,
                 batch_id=new_id(table.clock),
-                manifest=Manifest(tuple(copy for file in removed for copy in recorded[file.path].copies)),
+                manifest=Manifest(tuple(copy for file in removed for copy in copied[file.path].copies)),
                 definition=definition,
-                consumed=newest.consumed if newest is not None else 0 if source.keeps_rows else None,
+                consumed=consumed,
                 by=by,
             ),
             expected=expected,
@@ -131,38 +133,40 @@ def grow(
     return made
 
 
-def recorded_copies(table: DerivedTable, schema: Mapping[str, Any]) -> dict[str, CopiedFile]:
-    """Return the files of a table that were copied with a schema, by their path.
+def recorded_copies(table: DerivedTable, schema: Mapping[str, Any]) -> dict[int, Sequence[CopiedFile]]:
+    """Return the files of a table that steps have copied with a schema, by the batch id of the step.
 
-    Steps that are too old, and those whose record is damaged or for other columns, are left out.
+    Steps whose record is damaged or for other columns are left out.
     """
-    found: dict[str, CopiedFile] = {}
+    found: dict[int, Sequence[CopiedFile]] = {}
     for batch_id in files_by_id(table.files, GROWTH_FOLDER):
-        if timedelta(seconds=table.clock.time() - time_of_id(batch_id)) > MAX_COPY_AGE:
-            continue
         with suppress(FileNotFoundError, msgspec.MsgspecError):
             with table.files.open_input_file(_record_path(batch_id)) as opened:
                 record = msgspec.json.decode(opened.read(), type=_Copies)
             if record.columns == schema:
-                found |= {file.path: file for file in record.files}
+                found[batch_id] = record.files
     return found
+
+
+def usable_copies(table: DerivedTable, recorded: Mapping[int, Sequence[CopiedFile]]) -> dict[str, CopiedFile]:
+    """Return the files that steps have copied, by their path. Steps that are too old by now are left out."""
+    oldest = table.clock.time() - MAX_COPY_AGE.total_seconds()
+    return {
+        file.path: file
+        for batch_id, files in recorded.items()
+        if time_of_id(batch_id) >= oldest
+        for file in files
+    }
 
 
 def _record_path(batch_id: int) -> str:
     return f"{GROWTH_FOLDER}/{batch_id}.json"
 
 
-def _first(files: Sequence[TableFile], size: float) -> list[TableFile]:
-    """Return the first of some files that have a size in bytes together; at least one."""
-    through = accumulate(file.size for file in files)
-    fitting = sum(1 for total in through if total <= size)
-    return list(files[: max(1, fitting)])
-
-
 def _copy(
     spark: SparkSession, base: DerivedSnapshot, schema: dict[str, Any], files: Sequence[TableFile]
-) -> list[CopiedFile]:
-    """Copy some files of a version of a table with other columns, record the copies and return them."""
+) -> tuple[int, Sequence[CopiedFile]]:
+    """Copy some files of a version of a table with other columns, and return what it records of them."""
     table, batch_id = base.table, new_id(base.table.clock)
     columns = table.format.file_schema(schema, base)
     job = replace(writing_job(table, columns, base.partition_by, batch_id), compression=REWRITTEN_FILES)
@@ -174,7 +178,7 @@ def _copy(
     _check(table, files, copied, batch_id)
     record = _Copies(schema, tuple(copied))
     write_file(table.files, _record_path(batch_id), msgspec.json.encode(record))
-    return copied
+    return batch_id, copied
 
 
 def _check(

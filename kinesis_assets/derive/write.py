@@ -23,10 +23,12 @@ from kinesis_assets.derive.data_files import (
     is_new_file,
 )
 from kinesis_assets.derive.read import FILE_COLUMN, POSITION_COLUMN, in_schema, rows_of_file, shuffle_tasks
+from kinesis_assets.derive.schema import table_schema
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.errors import DataFileInvalid, TableUnreachable
 from kinesis_assets.ingest.manifest import decode_all, invalid
 from kinesis_assets.spark.arrow_steps import is_mapped, map_in_arrow
+from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.data_file import REWRITTEN_FILES
 from kinesis_assets.table.partition_field import partition_fields
 
@@ -99,6 +101,16 @@ def write(table: DerivedTable, schema: dict[str, Any], changed: ChangedRows, job
     contents = [row[0] for row in map_in_arrow(rows, writing_task(job), "manifest binary").collect()]
     manifests = decode_all(f"table {table.uri}", contents, Manifest)
     return checked_manifest(table.uri, manifests, job)
+
+
+def write_beside(table: DerivedTable, rows: DataFrame, folder: str, batch_id: int) -> Manifest:
+    """Write rows to files that are not part of the table, in a folder within that of it.
+
+    Raises as `write`.
+    """
+    schema = table_schema(table.uri, rows, (), ())
+    job = replace(writing_job(table, arrow_schema(schema), (), batch_id), prefix=f"{folder}/")
+    return write(table, schema, ChangedRows(rows), job)
 
 
 _MAX_OPEN_FILES = 64

@@ -53,23 +53,24 @@ def writing_task(job: WritingJob) -> ArrowStep:
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        kept = DerivedFileWriter(job, job.prefix)
-        replaced = DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/")
+        kept = DerivedFileWriter(job)
+        replaced = DerivedFileWriter(replace(job, partition_by=(), prefix=f"{CHANGES_FOLDER}/"))
         copies = _Copies(job, kept, replaced)
-        counts = None if job.error_column is None else RecordCounts()
+        error_column, counts = job.error_column, RecordCounts()
         for batch in batches:
             if job.removed:
                 copies.write(batch)
                 continue
             rows = batch
-            if counts is not None and job.error_column is not None:
-                found = counts_of(batch, job.error_column)
+            if error_column is not None:
+                found = counts_of(batch, error_column)
                 counts += found
                 if found.errors and not job.keeps_errors:
-                    rows = batch.filter(pc.is_null(batch[job.error_column]))
+                    rows = batch.filter(pc.is_null(batch[error_column]))
             kept.write(rows)
         copies.end_file()
-        manifest = Manifest(tuple(kept.close()), tuple(replaced.close()), counts)
+        counted = None if error_column is None else counts
+        manifest = Manifest(tuple(kept.close()), tuple(replaced.close()), counted)
         yield pa.RecordBatch.from_arrays([binaries([encode(manifest)])], ["manifest"])
 
     return run

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 
 NOON = datetime.combine(datetime.now(UTC).date(), datetime.min.time(), UTC) + timedelta(hours=12)
 TODAY = NOON.date()
-TYPES = {"key": "long", "day": "date", "at": "timestamp", "local": "timestamp_ntz", BATCH_COLUMN: "long"}
+TYPES = {
+    "key": "long",
+    "day": "date",
+    "at": "timestamp",
+    "local": "timestamp_ntz",
+    "note": "string",
+    BATCH_COLUMN: "long",
+}
 
 
 def ago(days: float) -> datetime:
@@ -38,9 +45,14 @@ def ago(days: float) -> datetime:
 
 @dataclass
 class Dated:
-    """A table of keys whose dates and times are some days ago; of None, they are null."""
+    """A table of keys whose dates and times are some days ago; of None, they are null.
+
+    Attributes:
+        note: A text of all rows that are added.
+    """
 
     table: DerivedTable
+    note: str | None = None
 
     @classmethod
     def create(cls, path: Path, *partition_by: str) -> Dated:
@@ -61,6 +73,7 @@ class Dated:
                 "day": time and time.date(),
                 "at": time,
                 "local": time and time.replace(tzinfo=None),
+                "note": self.note,
                 BATCH_COLUMN: batch_id,
             }
             for (key, _), time in zip(rows, times, strict=True)

@@ -132,7 +132,7 @@ class PlainDerived:
         job = writing_job(self.table, base.file_schema, base.partition_by, batch_id)
         kept, changed = (
             DerivedFileWriter(job),
-            DerivedFileWriter(replace(job, partition_by=()), f"{CHANGES_FOLDER}/"),
+            DerivedFileWriter(replace(job, partition_by=(), prefix=f"{CHANGES_FOLDER}/")),
         )
         removed = self._files_with(base, {key for key, _, _ in rows}) if replacing else []
         for file in removed:
@@ -246,7 +246,7 @@ class PlainDerived:
 
 
 def _separated(records: Iterable[bytes], job: WritingJob) -> list[DerivedFile]:
-    writer = DerivedFileWriter(job, f"{ERRORS_FOLDER}/")
+    writer = DerivedFileWriter(replace(job, prefix=f"{ERRORS_FOLDER}/"))
     for data in records:
         writer.write(pa.RecordBatch.from_pylist([{"data": data, BATCH_COLUMN: job.batch_id}], _ERRORS))
     return writer.close()

@@ -95,6 +95,7 @@ _COMMIT = {name: STEPS[name] for name in ("verify file", "write entry", *COMMITT
 
 REDRIVING = {
     "write redriven rows": ("kinesis_assets.derive.redrive", "write"),
+    "write bad records": ("kinesis_assets.derive.redrive", "write_beside"),
     **_COMMIT,
 }
 """The steps of a redrive that write. It writes rows first, then the records that are still bad, and then
@@ -102,7 +103,7 @@ those that the table of errors removes."""
 
 REMEMBERING = {
     "write files": STEPS["write files"],
-    "write deletions": ("kinesis_assets.derive.remembered_deletions", "write"),
+    "write deletions": ("kinesis_assets.derive.remembered_deletions", "write_beside"),
     **_COMMIT,
 }
 """The steps of a run that remembers deletions which write, in order."""

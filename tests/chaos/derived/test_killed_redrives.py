@@ -39,7 +39,7 @@ def tables(events: EventBench) -> tuple[list[int], list[tuple[int, str]]]:
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("step", "nth"),
-    [("write redriven rows", 1), ("write redriven rows", 3), ("write entry", 1), ("commit request", 1)],
+    [("write redriven rows", 1), ("write bad records", 2), ("write entry", 1), ("commit request", 1)],
     ids=str,
 )
 def test_a_killed_redrive_is_repeated_exactly_once(corrected: EventBench, step: str, nth: int) -> None:

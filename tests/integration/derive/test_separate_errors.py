@@ -66,13 +66,13 @@ def test_a_schema_that_is_corrected_between_the_runs_of_the_tables_loses_and_dou
 
 
 def test_a_step_without_bad_records_writes_rows_alone(separate, monkeypatch):
-    written = []
-    write = runs.write
-    monkeypatch.setattr(runs, "write", lambda *args: written.append(args[3].prefix) or write(*args))
+    folders = []
+    write = runs.write_beside
+    monkeypatch.setattr(runs, "write_beside", lambda *args: folders.append(args[2]) or write(*args))
     separate(order(1))
-    assert written == [""]
+    assert folders == []
     separate(BAD)
-    assert written == ["", "", f"{ERRORS_FOLDER}/"]
+    assert folders == [ERRORS_FOLDER]
 
 
 def test_an_attempt_that_was_overtaken_adds_no_bad_record(typed, separate, monkeypatch):

@@ -71,6 +71,7 @@ def test_a_file_of_several_batches_may_have_or_has_only_selected_rows(selection,
         (UP_TO_6, 7, None, False),
         (SOME, 4, None, True),
         (SOME, None, 7, True),
+        (Selection(only=frozenset()), None, None, False),
     ],
 )
 def test_a_file_of_unknown_batches_may_have_selected_rows_unless_a_bound_excludes_it(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date
 from functools import partial
+from itertools import islice
 from math import inf
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows, read_table
-from kinesis_assets.derive.cursor import BatchRecords, Selection
+from kinesis_assets.derive.cursor import BatchRecords, Selection, are_among
 from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.new_rows import next_rows, refuse_next_run, rows_since
 from kinesis_assets.derive.policy import OnDeleted
@@ -101,6 +102,17 @@ def test_steps_over_compacted_files_are_bounded(landed):
     file = rows.bytes  # an equal part for each of five commits, of which three are new
     rows = new_rows(landed.table.uri, cursor, max_bytes=file // 2)
     assert (items(landed, rows), rows.more) == ([3, 4], True)
+
+
+def test_files_whose_batches_are_unknown_are_read_once_in_a_step_of_their_own(tmp_path):
+    """Parquet has no bounds of long texts, and then a file's statistics have none of any column."""
+    source = PlainDerived(tmp_path / "source", partitioned=False)
+    for number, text in enumerate(("a", "b", "c" * 5000, "d" * 5000)):
+        source.append((number, number, text))
+    consumer = PlainDerived(tmp_path / "consumer", source.id, partitioned=False)
+    steps = list(islice(iter(lambda: consumer.consume(source, max_bytes=1), None), 4))
+    assert ([step.rows for step in steps], consumer.rows) == ([1, 1, 2], source.rows)
+    assert not new_rows(source.table.uri, steps[-1].cursor).files
 
 
 def test_the_condition_selects_the_same_rows_in_sql(landed):
@@ -259,7 +271,7 @@ def test_records_are_found_after_the_first_place_and_up_to_the_last_one_of_a_sha
     ]
     names = ["batch_id", "shard_id", "sequence_number", "sub_sequence_number"]
     batch = pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
-    found = BatchRecords(1, "a", (10, 0), (100, inf)).are_among(batch)
+    found = are_among(batch, [BatchRecords(1, "a", (10, 0), (100, inf))])
     assert found.to_pylist() == [False, False, True, True, False, False, False]
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kinesis_assets.derive.cursor import BatchRecords, Selection
-from kinesis_assets.derive.read import rows_of_file
+from kinesis_assets.derive.read import parts_of, rows_of_file
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
 from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.store.storage import TableFolder
@@ -46,3 +46,9 @@ def test_rows_are_in_the_order_of_the_recorded_commits_after_those_of_others_by_
         (5, "9"),
         (5, "10"),
     ]
+
+
+def test_files_are_divided_in_their_order_into_parts_of_a_size_or_of_one_file():
+    files = [TableFile(str(number), size, None) for number, size in enumerate((3, 2, 9, 1, 4))]
+    assert [[file.size for file in part] for part in parts_of(files, 5)] == [[3, 2], [9], [1, 4]]
+    assert list(parts_of([], 5)) == []

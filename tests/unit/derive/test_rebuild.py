@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ def test_a_table_that_only_remembers_deletions_forgets_them_before_it_gets_other
     table, definition = snapshot.table, Definition(kind=Kind.UPSERT, key=("at",))
     batch_id = new_id(table.clock)
     job = writing_job(table, arrow_schema(schema("string")), (), batch_id)
-    writer = DerivedFileWriter(job, f"{DELETIONS_FOLDER}/")
+    writer = DerivedFileWriter(replace(job, prefix=f"{DELETIONS_FOLDER}/"))
     writer.write(pa.RecordBatch.from_pylist([{"_batch_id": batch_id, "at": "a"}], job.schema))
     files = deletion_files(writer.close(), job.schema, ("at",), datetime.now(UTC))
     commit(

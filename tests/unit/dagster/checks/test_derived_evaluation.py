@@ -21,7 +21,7 @@ from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.data_files import ERRORS_FOLDER, RecordCounts
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
+from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from support.checked_tables import changed, checked_table
@@ -296,10 +296,10 @@ def test_the_files_are_read_again_after_a_while(pair):
 def give_up(pair: Pair, deletion: Deletion) -> None:
     """Commit that rows were given up."""
     newest = pair.derived.table.snapshot().newest
-    decision = Decision(OnDeleted.IGNORE, (DeletedRows(deletion=deletion, rows=3),))
+    lost = (DeletedRows(deletion=deletion, rows=3),)
     commit(
         pair.derived.table,
-        Attempt(cursor=newest.cursor, batch_id=new_id(), decision=decision),
+        Attempt(cursor=newest.cursor, batch_id=new_id(), on_deleted=OnDeleted.IGNORE, given_up=lost),
         expected=None if newest is None else newest.commit_id,
     )
 

@@ -23,7 +23,7 @@ from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import RecordCounts
 from kinesis_assets.derive.derived_source import open_source
-from kinesis_assets.derive.policy import Decision, DeletedRows, Deletion, OnDeleted
+from kinesis_assets.derive.policy import DeletedRows, Deletion, OnDeleted
 from kinesis_assets.derive.rebuild import rebuild, take_over
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.maintenance.retention import expire
@@ -206,7 +206,7 @@ def fail_once(table: Table) -> None:
 
 def give_up(table: Table) -> None:
     lost = DeletedRows(deletion=Deletion.EXPIRED, rows=3)
-    table.commit(decision=Decision(OnDeleted.IGNORE, (lost,)))
+    table.commit(on_deleted=OnDeleted.IGNORE, given_up=(lost,))
 
 
 def decode_badly(table: Table) -> None:

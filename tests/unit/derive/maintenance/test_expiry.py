@@ -50,6 +50,20 @@ def test_rows_before_the_first_date_that_is_kept_are_deleted_and_nulls_and_the_f
     assert table.expire(column) == []
 
 
+@pytest.mark.parametrize("column", ["day", "at", "local"])
+def test_rows_expire_by_the_dates_in_the_footers_of_files_whose_texts_are_too_long_for_statistics(
+    dated, column
+):
+    table = dated()
+    table.note = "a" * 5000
+    table.append((1, 91))
+    table.append((2, 0))
+    before = table.files
+    assert [(step.rows, step.files) for step in table.expire(column)] == [(1, 1)]
+    assert (table.keys, table.expire(column)) == ([2], [])
+    assert table.files < before
+
+
 def test_whole_partitions_are_removed_without_writing_a_file(dated):
     table = dated("day")
     table.append((1, 91), (2, 89), (3, None))

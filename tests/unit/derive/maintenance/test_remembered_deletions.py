@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -49,7 +50,7 @@ def written(derived, *keys, at=None):
     """Write a file with the deletions of some keys, as a step does."""
     batch_id = new_id(derived.table.clock)
     job = writing_job(derived.table, SCHEMA, (), batch_id)
-    writer = DerivedFileWriter(job, f"{DELETIONS_FOLDER}/")
+    writer = DerivedFileWriter(replace(job, prefix=f"{DELETIONS_FOLDER}/"))
     rows = [{"key": key, "value": 5, BATCH_COLUMN: batch_id} for key in keys]
     writer.write(pa.RecordBatch.from_pylist(rows, SCHEMA))
     return deletion_files(writer.close(), SCHEMA, ("key",), at or datetime.now(UTC))
