@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.operations.seek.first_records import FirstRecord, Target
+    from kinesis_assets.operations.seek.first_records import Target
     from kinesis_assets.operations.seek.plan import Move
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
@@ -73,14 +73,13 @@ class _Request:
     Attributes:
         targets: The targets of the listed shards among the chosen ones, by shard id.
         all_shards: The shards were not named.
-        unread: Of a catch-up, the first unread record of each of these shards; None for another seek.
     """
 
     listing: StreamListing
     targets: Mapping[str, Target]
     chosen: Sequence[str]
     all_shards: bool
-    unread: Mapping[str, FirstRecord | None] | None = None
+    to_fill: bool
 
 
 def seek(
@@ -206,16 +205,12 @@ def _request(
                 )
     readable = [shard_id for shard_id in chosen if shard_id in listed]
     if to_fill:
-        behind = {key: shard for key in readable if not (shard := known[key]).finished}
         targets = {
-            shard_id: newest_target(client, listed[shard_id], listing.summary, shard.complete_until)
-            for shard_id, shard in behind.items()
+            shard_id: newest_target(client, listed[shard_id], listing.summary, known[shard_id])
+            for shard_id in readable
+            if not known[shard_id].finished
         }
-        unread = {
-            shard_id: first_unread(client, listed[shard_id], shard.position)
-            for shard_id, shard in behind.items()
-        }
-        return _Request(listing, targets, chosen, shard_ids is None, unread)
+        return _Request(listing, targets, chosen, all_shards=shard_ids is None, to_fill=True)
     try_sequence_numbers(client, dict.fromkeys(readable, position))
     targets = {
         shard_id: read_target(client, listed[shard_id], listing.summary, position) for shard_id in readable
@@ -224,7 +219,7 @@ def _request(
         if known[shard_id].is_unread and target.position != known[shard_id].position:
             found = first_unread(client, listed[shard_id], known[shard_id].position)
             targets[shard_id] = replace(target, unread=found)
-    return _Request(listing, targets, chosen, shard_ids is None)
+    return _Request(listing, targets, chosen, all_shards=shard_ids is None, to_fill=False)
 
 
 def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request) -> dict[str, Move]:
@@ -236,7 +231,7 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
         listed_open={shard.shard_id for shard in request.listing.shards if not shard.closed},
         now=request.listing.summary.service_time,
         all_shards=request.all_shards,
-        unread=request.unread,
+        to_fill=request.to_fill,
     )
     back = going_back(moves)
     places = {
