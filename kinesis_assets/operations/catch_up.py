@@ -64,17 +64,7 @@ def jump(
 
     The other arguments and the errors are those of `seek.run.seek`.
     """
-    if not shard_ids:
-        return seek(client, table, to=_LATEST, shard_ids=None, by=by, apply=apply, to_fill=True)
-    snapshot, identity = table.snapshot(), client.describe().identity
-    positions = snapshot.positions(identity)  # `seek` refuses a stream without any
-    shards = {} if positions is None else snapshot.with_all_archived(positions).shards
-    unfinished = [
-        shard_id for shard_id in shard_ids if shard_id not in shards or not shards[shard_id].finished
-    ]
-    if not unfinished:
-        return SeekResult({})
-    return seek(client, table, to=_LATEST, shard_ids=unfinished, by=by, apply=apply, to_fill=True)
+    return seek(client, table, to=_LATEST, shard_ids=shard_ids or None, by=by, apply=apply, to_fill=True)
 
 
 def backfill(

@@ -88,7 +88,7 @@ def plan_moves(
             direction = _direction(shard, targets[shard_id])
         if to_fill and direction is Direction.BACK:
             direction = Direction.STAYS  # a run has read it to the tip
-        wrongly_finished = shard.finished and shard_id in listed_open
+        wrongly_finished = shard.finished and shard_id in listed_open and not to_fill
         if direction is Direction.FORWARD and shard.finished and not wrongly_finished:
             if not all_shards:
                 raise SeekRefused(

@@ -18,7 +18,7 @@ from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict
 from kinesis_assets.ingest.shard_lists import check_for_seek
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import confirm_summary, list_shards
-from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
+from kinesis_assets.kinesis.start_positions import try_sequence_numbers, without_latest
 from kinesis_assets.operations.seek.first_records import (
     TIME_TO_READ,
     first_unread,
@@ -100,7 +100,8 @@ def seek(
         shard_ids: The shards; None for all shards that can be moved there.
         by: Id of the Dagster run or name of the person, recorded with the positions.
         apply: Commit the moves; otherwise only plan them.
-        to_fill: Mark the gaps of the skipped records as `Gap.to_fill`, and move no shard back.
+        to_fill: Mark the gaps of the skipped records as `Gap.to_fill`. Shards that are finished stay, and
+            none goes back.
 
     Raises:
         InvalidInput: There is no such shard or position, or no run has committed yet.
@@ -192,12 +193,10 @@ def _request(
         raise InvalidInput(
             f"{to} belongs to one shard, but {len(chosen)} shards are selected; move each shard separately"
         )
-    position = StartPositions(to).frozen(replace(listing, shards=listing.shards[:1]))[
-        listing.shards[0].shard_id
-    ]
+    position = without_latest(to, listing, chosen[0])
     if shard_ids is not None:
         for shard_id in chosen:
-            if shard_id not in listed:
+            if shard_id not in listed and not (to_fill and known[shard_id].finished):
                 raise SeekRefused(
                     shard_id,
                     "the stream no longer lists this shard, so none of its records can be read; name other "

@@ -6,6 +6,7 @@ import pytest
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.operations.catch_up import jump
+from kinesis_assets.operations.seek.plan import Direction
 from support.catch_ups import catch_up, fill_gaps, open_gaps
 from support.shard_ids import A
 
@@ -122,3 +123,11 @@ def test_a_shard_without_any_record_stays(read):
     read.later(hours=25)
     assert move(read) is None
     assert open_gaps(read) == {}
+
+
+@pytest.mark.parametrize("shard_ids", [[], [A]])
+def test_a_shard_that_is_finished_by_mistake_stays(read, shard_ids):
+    read.forge_shards(A, finished=True)
+    (made,) = jump(read.client, read.table, shard_ids, by="ann", apply=True).moves.values()
+    assert made.direction is Direction.STAYS
+    assert read.at(A).finished
