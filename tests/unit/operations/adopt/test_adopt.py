@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.errors import PositionsMissing
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations.doctor.examine import Doctor
+from kinesis_assets.operations.doctor.examine import examine
 from kinesis_assets.operations.doctor.finding import Level
 from kinesis_assets.operations.doctor.row_scan import Counted, Scan
 from kinesis_assets.table.ownership import OWNER
@@ -141,5 +141,5 @@ def test_the_doctor_reports_no_problem_for_adopted_rows(bench):
     def read_rows(_):
         return Scan({(batch_id, shard_id): Counted(1, 7)}, {})
 
-    findings = list(Doctor(bench.client, bench.table, read_rows=read_rows).findings())
+    findings = list(examine(bench.client, bench.table, read_rows=read_rows))
     assert not [finding for finding in findings if finding.level is Level.PROBLEM]
