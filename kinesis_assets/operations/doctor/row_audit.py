@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kinesis_assets.operations.doctor.row_scan import Counted
@@ -54,19 +55,16 @@ class _Shortfall:
         return self.missing.rows == self.committed.stats.rows
 
 
-_NOTHING = Counted(0, 0)
-
-
 def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counted]) -> Iterator[Difference]:
     """Compare the rows in the table, by batch id and shard id, with those according to the commits."""
     added = {(committed.batch_id, committed.shard_id): committed for committed in expected.committed}
     shortfalls: dict[str, list[_Shortfall]] = defaultdict(list)
     for key, committed in added.items():
-        found = counted.get(key, _NOTHING)
+        found = counted.get(key, Counted())
         missing = Counted(committed.stats.rows - found.rows, committed.stats.checksum - found.checksum)
         if missing.rows > 0:
             shortfalls[committed.shard_id].append(_Shortfall(committed, missing))
-        elif missing != _NOTHING:
+        elif missing != Counted():
             yield Difference(committed.shard_id, _differs(committed, found.rows))
     shards = _by_shard(expected, shortfalls)
     for shard_id, of_shard in shortfalls.items():
@@ -109,12 +107,12 @@ def _unexplained(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> Itera
     closed, used = _filled_again(partial, fills)
     shortfalls = [shortfall for shortfall in shortfalls if shortfall.commit_id not in closed]
     spare = [fill for fill in fills if fill.commit_id not in used]
-    left = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
+    left = [shortfall for shortfall in partial if shortfall.commit_id not in closed]
     without_cause = [shortfall for shortfall in left if not _possible_causes(shortfall, shard)]
     for group, filled in _groups(without_cause, spare):
-        rows = sum(fill.stats.rows for fill in filled)
+        rows = _sum(filled).rows
         # As many rows but different ones, or fewer: some of the missing rows were never filled in.
-        certain = rows <= sum(shortfall.missing.rows for shortfall in group)
+        certain = rows <= _missing_rows(group).rows
         for shortfall in group:
             if certain:
                 yield _lost(shortfall)
@@ -158,7 +156,7 @@ def _filled_again(
     used: set[int] = set()
     by_sum: dict[Counted, list[CommittedRows]] = defaultdict(list)
     for fill in fills:
-        by_sum[_sum([fill])].append(fill)
+        by_sum[_counted(fill)].append(fill)
     # The newest shortfall first: fewer fills are later than it.
     for shortfall in sorted(shortfalls, key=lambda shortfall: shortfall.commit_id, reverse=True):
         matching = (fill for fill in by_sum.get(shortfall.missing, ()) if fill.commit_id not in used)
@@ -216,15 +214,16 @@ def _may_close(fill: CommittedRows, shortfall: _Shortfall) -> bool:
     return fill.commit_id > shortfall.commit_id and first <= end and begin <= last
 
 
-def _missing_rows(shortfalls: Sequence[_Shortfall]) -> Counted:
-    return Counted(
-        sum(shortfall.missing.rows for shortfall in shortfalls),
-        sum(shortfall.missing.checksum for shortfall in shortfalls),
-    )
+def _counted(committed: CommittedRows) -> Counted:
+    return Counted(committed.stats.rows, committed.stats.checksum)
 
 
 def _sum(committed: Sequence[CommittedRows]) -> Counted:
-    return Counted(sum(each.stats.rows for each in committed), sum(each.stats.checksum for each in committed))
+    return sum(map(_counted, committed), Counted())
+
+
+def _missing_rows(shortfalls: Sequence[_Shortfall]) -> Counted:
+    return sum((shortfall.missing for shortfall in shortfalls), Counted())
 
 
 def _possible_causes(shortfall: _Shortfall, shard: ExpectedRows) -> set[str]:
@@ -287,17 +286,13 @@ def _was_read_again(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> bo
     """Whether the batches after the only seek start with exactly the rows that are missing."""
     if len(shard.rewinds) != 1:
         return False
-    missing, read = _missing_rows(shortfalls), _NOTHING
     later = [
         committed
         for committed in shard.committed
         if committed.commit_id > shard.rewinds[0].commit_id and not committed.filled
     ]
-    for committed in sorted(later, key=lambda committed: committed.commit_id):
-        read = Counted(read.rows + committed.stats.rows, read.checksum + committed.stats.checksum)
-        if read == missing:
-            return True
-    return False
+    later.sort(key=lambda committed: committed.commit_id)
+    return _missing_rows(shortfalls) in accumulate(map(_counted, later))
 
 
 def _lost(shortfall: _Shortfall) -> Difference:
