@@ -79,7 +79,7 @@ def _of_catalog(project: StreamProject, opened: OpenStream) -> Iterator[Finding]
     from kinesis_assets.dagster.catalog_entries import entry_findings, registered_tables
     from kinesis_assets.operations.doctor.finding import or_ok
 
-    tables = registered_tables(opened, project.definitions.get_repository_def().assets_defs_by_key)
+    tables = registered_tables(opened, project.assets)
     if tables:
         yield from or_ok(
             "catalog", entry_findings(tables), "all tables with the setting catalog are registered"
