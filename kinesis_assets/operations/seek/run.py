@@ -29,8 +29,7 @@ from kinesis_assets.operations.seek.plan import Direction, going_back, moving, p
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
-from kinesis_assets.table.positions import amendments as amendment_file
-from kinesis_assets.table.positions.amendments import ClearedGap
+from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.positions.positions import Seek, next_positions
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.row_predicates import RowsAfter, at, passed
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
+    from kinesis_assets.table.row_predicates import PassedRecord
     from kinesis_assets.table.snapshot import TableSnapshot
 
 
@@ -162,7 +162,7 @@ def seek(
         return Try(
             SeekResult(moves, applied=True),
             following.commit_id,
-            partial(commit_moves, snapshot, following, moves, table.clock),
+            partial(_commit, snapshot, following, moves, table.clock),
         )
 
     result, version = commit_positions(table, expected, batch_id, prepare)
@@ -233,11 +233,7 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
         to_fill=request.to_fill,
     )
     back = going_back(moves)
-    places = {
-        shard_id: place
-        for shard_id, move in back.items()
-        if (place := passed(move.after.position)) is not None
-    }
+    places = _places(back)
     stream = positions.identity.name
     rows = snapshot.count(RowsAfter(stream, places)) if places else {}
     amendment = snapshot.amendment(positions.identity)
@@ -246,6 +242,15 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
         moves[shard_id] = replace(move, rows_removed=rows.get(shard_id, 0))
     _refuse_before_children(snapshot, positions, request.listing, moves)
     return moves
+
+
+def _places(moves: Mapping[str, Move]) -> dict[str, PassedRecord]:
+    """Return the last record that each shard has passed after its move, for shards that have passed one."""
+    return {
+        shard_id: place
+        for shard_id, move in moves.items()
+        if (place := passed(move.after.position)) is not None
+    }
 
 
 def _refuse_late(table: PositionedTable, batch_id: int) -> None:
@@ -358,7 +363,7 @@ def _moved(moves: Mapping[str, Move], *, by: str, now: datetime) -> dict[str, Sh
     }
 
 
-def commit_moves(
+def _commit(
     snapshot: TableSnapshot, following: StreamPositions, moves: Mapping[str, Move], clock: Clock
 ) -> None:
     """Try once to commit moves.
@@ -368,12 +373,7 @@ def commit_moves(
     """
     identity, back = following.identity, going_back(moves)
     amendment = _amendment(snapshot, following, tuple(back), clock) if back else None
-    places = {
-        shard_id: place
-        for shard_id, move in back.items()
-        if move.rows_removed and (place := passed(move.after.position)) is not None
-    }
-    if places:
+    if places := _places({shard_id: move for shard_id, move in back.items() if move.rows_removed}):
         predicate = RowsAfter(identity.name, places)
         snapshot.remove(predicate, identity=identity, positions=following, amendment=amendment)
     else:  # deleting no row would commit nothing
@@ -388,7 +388,7 @@ def _amendment(
     It is needed even if no row is removed: a replay that fills in rows at the same time must restart.
     """
     before = snapshot.amendment(following.identity)
-    return amendment_file.next_amendment(
+    return next_amendment(
         before,
         batch_id=following.batch_id,
         at=utc_now(clock),
