@@ -141,11 +141,11 @@ def _step(
         else:
             continue  # the next catch-up reads it again
         left[shard_id] = {gap: part for gap, part in each.items() if gap in checked}
-    lost, unread = lost_parts(client, listing, left, result.outcomes)
-    gone, kept = expired_gaps(client, table, listing, left)
+    lost, unread = _lost_parts(client, listing, left, result.outcomes)
+    gone, kept = _expired_gaps(client, table, listing, left)
     lost |= gone
     if lost:
-        record_lost(client, table, lost, by=by)
+        _record_lost(client, table, lost, by=by)
     losses = {
         shard_id: [part for each in parts.values() for part in each if not part.to_fill]
         for shard_id, parts in lost.items()
@@ -204,7 +204,7 @@ Parts = tuple[Gap, ...]
 """The parts that replace a gap: the lost part and, if it was read in part, the one that is to be filled."""
 
 
-def lost_parts(
+def _lost_parts(
     client: StreamClient,
     listing: StreamListing,
     gaps: Mapping[str, Mapping[Gap, Gap]],
@@ -298,13 +298,13 @@ def _is_before(sequence_number: str, gap: Gap) -> bool:
     return gap.next_sequence_number is None or int(sequence_number) < int(gap.next_sequence_number)
 
 
-def record_lost(
+def _record_lost(
     client: StreamClient, table: PositionedTable, lost: Mapping[str, Mapping[Gap, Parts]], *, by: str | None
 ) -> None:
     """Replace gaps in the positions by their parts, in one commit.
 
     Args:
-        lost: What `lost_parts` returned.
+        lost: What `_lost_parts` returned.
 
     Raises:
         TableError: The table cannot be used, or was restored or overwritten; or (`CommitUnknown`) the result
@@ -339,13 +339,13 @@ def record_lost(
     commit_positions(table, expected, batch_id, prepare)
 
 
-def expired_gaps(
+def _expired_gaps(
     client: StreamClient,
     table: PositionedTable,
     listing: StreamListing,
     gaps: Mapping[str, Mapping[Gap, Gap]],
 ) -> tuple[dict[str, dict[Gap, Parts]], dict[str, ShardError]]:
-    """Return the gaps that are lost because their shard has expired, as `lost_parts` does.
+    """Return the gaps that are lost because their shard has expired, as `_lost_parts` does.
 
     A second list of shards must lack the shard too. A shard of which that is not certain has an error.
 

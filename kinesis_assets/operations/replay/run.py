@@ -104,7 +104,7 @@ def _execute(
             str(client.address), client.settings, table.folder, plan.batch_id, until, table.layout
         )
         result = fill(FillJob(landing, plan.existing_files, plan.not_before), list(plan.ranges.values()))
-        early = early_ends(client, plan.ranges, plan.gaps, result.shards)
+        early = _early_ends(client, plan.ranges, plan.gaps, result.shards)
         # Checked after reading, so that every record was read from the stream that was planned.
         summary = client.describe()
         if summary.identity != plan.listing.summary.identity:
@@ -222,7 +222,7 @@ def _start_missing(plan: ReplayPlan, shard: ShardFillResult) -> DataLost | None:
     )
 
 
-def early_ends(
+def _early_ends(
     client: StreamClient,
     ranges: Mapping[str, ShardRange],
     gaps: Mapping[str, Collection[Gap]],
