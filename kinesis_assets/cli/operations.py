@@ -180,7 +180,7 @@ def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
     project = project_of(**stream)
     with project.open_stream() as opened:
         result = adopt_rows(opened.client, opened.table, by=user_name(by), apply=apply)
-    print_plan(project.stream, facts_of_adoption(result), applied=apply, as_json=as_json)
+    print_plan(project.stream, facts_of_adoption(result, applied=apply), applied=apply, as_json=as_json)
 
 
 @click.command()
