@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, ShardError, StreamRecreated
-from kinesis_assets.ingest.land import packed
 from kinesis_assets.ingest.shard_lists import check_unlisted_parents
 from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, client_of, configure_allocators
 from kinesis_assets.kinesis.data_loss import Expiry
@@ -291,12 +290,8 @@ def read_range(
         columns: The columns that are read besides `PLACE`.
     """
     names = [name for name in STREAM_COLUMNS if name in {*PLACE, *columns}]
-    by_id = {shard.reading.shard_id: shard for shard in shards}
     tasks = max(1, min(len(shards), parallelism(spark)))
-    groups = [
-        [by_id[range_.shard_id] for range_ in group]
-        for group in packed([shard.reading for shard in shards], tasks)
-    ]
+    groups = [shards[first::tasks] for first in range(tasks)]
     ddl = ", ".join([*(f"{name} {STREAM_COLUMNS[name]}" for name in names), f"{INSIDE} boolean"])
     task = _task(str(client.address), client.settings, groups, names)
     return spark.range(0, tasks, 1, tasks).mapInArrow(task, ddl)
