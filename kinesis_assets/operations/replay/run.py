@@ -95,25 +95,23 @@ def _execute(
     fill: Fill, client: StreamClient, table: PositionedTable, plan: ReplayPlan, by: str | None
 ) -> tuple[dict[str, ReplayOutcome], int | None]:
     """Execute a plan, and return the outcomes by shard id and the version of the commit."""
-    result = FillResult()
-    early: dict[str, str] = {}
-    cleared: dict[str, tuple[ClearedGap, ...]] = {}
-    if plan.ranges:
-        until = read_until(plan.batch_id)
-        landing = LandingJob(
-            str(client.address), client.settings, table.folder, plan.batch_id, until, table.layout
+    if not plan.ranges:
+        return dict(plan.not_read), None
+    until = read_until(plan.batch_id)
+    landing = LandingJob(
+        str(client.address), client.settings, table.folder, plan.batch_id, until, table.layout
+    )
+    result = fill(FillJob(landing, plan.existing_files, plan.not_before), list(plan.ranges.values()))
+    early = _early_ends(client, plan.ranges, plan.gaps, result.shards)
+    # Checked after reading, so that every record was read from the stream that was planned.
+    summary = client.describe()
+    if summary.identity != plan.listing.summary.identity:
+        raise StreamRecreated(
+            client.stream,
+            "deleted and created again during the replay; nothing was committed",
+            advice=WAY_OUT_OF_RECREATION,
         )
-        result = fill(FillJob(landing, plan.existing_files, plan.not_before), list(plan.ranges.values()))
-        early = _early_ends(client, plan.ranges, plan.gaps, result.shards)
-        # Checked after reading, so that every record was read from the stream that was planned.
-        summary = client.describe()
-        if summary.identity != plan.listing.summary.identity:
-            raise StreamRecreated(
-                client.stream,
-                "deleted and created again during the replay; nothing was committed",
-                advice=WAY_OUT_OF_RECREATION,
-            )
-        cleared = _cleared(plan, result, early, summary)
+    cleared = _cleared(plan, result, early, summary)
     version = None
     if result.files or cleared:
         version = commit_missing_rows(
@@ -132,8 +130,7 @@ def _execute(
         shard.shard_id: _outcome(plan, shard, cleared.get(shard.shard_id, ()), early.get(shard.shard_id))
         for shard in result.shards
     }
-    requested = [*plan.ranges, *plan.not_read]
-    return {shard_id: read.get(shard_id) or plan.not_read[shard_id] for shard_id in requested}, version
+    return {shard_id: read[shard_id] for shard_id in plan.ranges} | dict(plan.not_read), version
 
 
 def _cleared(
