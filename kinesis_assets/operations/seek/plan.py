@@ -158,7 +158,7 @@ def _forward(shard_id: str, shard: ShardPosition, target: Target, now: datetime,
     or without any before it, stays.
     """
     first, skipped, current = target.first, target.unread, passed(shard.position)
-    if skipped is not None and first is not None and _number(skipped) >= _number(first):
+    if skipped is not None and first is not None and at(skipped.sequence_number) >= at(first.sequence_number):
         skipped = None
     complete = _is_available(shard, now)
     if to_fill and (first is None or (complete and skipped is None)):
@@ -191,10 +191,6 @@ def _is_available(shard: ShardPosition, now: datetime) -> bool:
     """Whether no unread record of a shard can have expired before its target was read."""
     since, hours = shard.complete_until, shard.retention_hours
     return since is not None and hours is not None and since + timedelta(hours=hours) > now + _PROBING
-
-
-def _number(record: FirstRecord) -> int:
-    return int(record.sequence_number)
 
 
 def _back(shard_id: str, shard: ShardPosition, target: Target) -> Move:

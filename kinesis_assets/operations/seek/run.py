@@ -193,7 +193,6 @@ def _request(
         raise InvalidInput(
             f"{to} belongs to one shard, but {len(chosen)} shards are selected; move each shard separately"
         )
-    position = without_latest(to, listing, chosen[0])
     if shard_ids is not None:
         for shard_id in chosen:
             if shard_id not in listed and not (to_fill and known[shard_id].finished):
@@ -210,6 +209,7 @@ def _request(
             if not known[shard_id].finished
         }
         return _Request(listing, targets, chosen, all_shards=shard_ids is None, to_fill=True)
+    position = without_latest(to, listing, chosen[0])
     try_sequence_numbers(client, dict.fromkeys(readable, position))
     targets = {
         shard_id: read_target(client, listed[shard_id], listing.summary, position) for shard_id in readable
