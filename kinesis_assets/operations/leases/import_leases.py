@@ -118,14 +118,14 @@ def take_over(
     gone = {key: stored for key, stored in consumer.items() if key not in listed and not stored.ended}
     shards = {key: _given_up(listing, stored) for key, stored in gone.items()} | shards
     # Checked after reading, so that every record was read from the stream of the list.
-    if client.describe().identity != listing.summary.identity:
+    identity = listing.summary.identity
+    if client.describe().identity != identity:
         raise StreamRecreated(
             client.stream, "deleted and created again during the import; nothing was changed. Run again"
         )
     snapshot, current = stored_positions(table, listing, "fail", ())
     if snapshot is not None and current is None:
-        refuse_other_stream(table.uri, snapshot.streams_in_log(), listing.summary.identity)
-        refuse_rows_without_positions(table, snapshot, listing.summary.identity)
+        _refuse_used(table, identity, snapshot, None)
     if current is not None and snapshot is not None:
         current = snapshot.with_all_archived(current)
     elif expired and on_data_loss == "fail":
@@ -149,8 +149,8 @@ def take_over(
             "new table; or set the position of each shard with `kinesis-assets seek`, which also removes the "
             "rows that would be read again"
         )
-    table.create_if_missing(listing.summary.identity)
-    commit_first(table, listing, shards, partial(_refuse_changed, table, listing.summary.identity), by=by)
+    table.create_if_missing(identity)
+    commit_first(table, listing, shards, partial(_refuse_used, table, identity), by=by)
     return planned
 
 
@@ -268,12 +268,13 @@ def _place(shard: ShardPosition) -> PassedRecord | None:
     return _BEFORE_ALL if shard.position.kind is PositionKind.TRIM_HORIZON else passed(shard.position)
 
 
-def _refuse_changed(
+def _refuse_used(
     table: PositionedTable,
     identity: StreamIdentity,
     snapshot: TableSnapshot,
     positions: StreamPositions | None,
 ) -> None:
+    """Refuse a table that has got positions since the import was planned, or has rows or another stream."""
     if positions is not None:
         raise CommitFailed(
             table.uri,
