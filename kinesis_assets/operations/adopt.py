@@ -20,7 +20,6 @@ from kinesis_assets.errors import (
     CommitFailed,
     InvalidInput,
     ShardListIncomplete,
-    StreamRecreated,
     TableUnsuitable,
 )
 from kinesis_assets.ingest.shard_lists import confirmed_listing, refuse_readable
@@ -111,11 +110,9 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
     shards = _adopted(client, listing, rows)
     expired = _expired(listing, rows)
     # Checked after reading, so that every record was read from the stream that adopts the rows.
-    if not client.describe().identity == listing.summary.identity == identity:
-        raise StreamRecreated(
-            client.stream,
-            "deleted and created again during the adoption; nothing was changed. Use a new table for the new "
-            "stream",
+    for summary in (listing.summary, client.describe()):
+        summary.require(
+            identity, "during the adoption; nothing was changed. Use a new table for the new stream"
         )
     if apply:
         check = _unchanged(table, snapshot, rows, client.stream)

@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, ShardError, StreamRecreated
+from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, ShardError
 from kinesis_assets.ingest.shard_lists import check_unlisted_parents
 from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, client_of, configure_allocators
 from kinesis_assets.kinesis.data_loss import Expiry
@@ -137,17 +137,6 @@ class StreamRange:
     shards: Sequence[ComparedShard]
     start: Mapping[str, Position]
     end: Mapping[str, Position]
-
-    def check_identity(self, client: StreamClient) -> None:
-        """Check that the stream that was read is the one that was planned.
-
-        Raises:
-            StreamRecreated: It was deleted and created again.
-        """
-        if client.describe().identity != self.listing.summary.identity:
-            raise StreamRecreated(
-                client.stream, "deleted and created again while it was compared; run the comparison again"
-            )
 
 
 def plan_range(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from kinesis_assets.errors import CommitFailed, InvalidInput, LeasesRefused, StreamRecreated
+from kinesis_assets.errors import CommitFailed, InvalidInput, LeasesRefused
 from kinesis_assets.ingest.plan import stored_positions
 from kinesis_assets.ingest.shard_lists import confirmed_listing, give_up, refuse_readable
 from kinesis_assets.kinesis.listing_retries import retry_listing
@@ -119,10 +119,7 @@ def take_over(
     shards = {key: _given_up(listing, stored) for key, stored in gone.items()} | shards
     # Checked after reading, so that every record was read from the stream of the list.
     identity = listing.summary.identity
-    if client.describe().identity != identity:
-        raise StreamRecreated(
-            client.stream, "deleted and created again during the import; nothing was changed. Run again"
-        )
+    client.describe().require(identity, "during the import; nothing was changed. Run again")
     snapshot, current = stored_positions(table, listing, "fail", ())
     if snapshot is not None and current is None:
         _refuse_used(table, identity, snapshot, None)

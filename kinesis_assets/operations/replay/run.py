@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, ShardError, StreamRecreated
+from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, ShardError
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -104,19 +104,14 @@ def _execute(
     result = fill(FillJob(landing, plan.existing_files, plan.not_before), list(plan.ranges.values()))
     early = _early_ends(client, plan.ranges, plan.gaps, result.shards)
     # Checked after reading, so that every record was read from the stream that was planned.
-    summary = client.describe()
-    if summary.identity != plan.listing.summary.identity:
-        raise StreamRecreated(
-            client.stream,
-            "deleted and created again during the replay; nothing was committed",
-            advice=WAY_OUT_OF_RECREATION,
-        )
+    identity, summary = plan.listing.summary.identity, client.describe()
+    summary.require(identity, "during the replay; nothing was committed", WAY_OUT_OF_RECREATION)
     cleared = _cleared(plan, result, early, summary)
     version = None
     if result.files or cleared:
         version = commit_missing_rows(
             table,
-            identity=plan.listing.summary.identity,
+            identity=identity,
             version=plan.version,
             amendment=plan.amendment,
             not_before=plan.not_before,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
+from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused
 from kinesis_assets.ingest.shard_lists import check_for_seek
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import confirm_summary, list_shards
@@ -131,12 +131,7 @@ def seek(
     # The targets use the shorter retention, to be safe; the longer one is what both responses confirm.
     request = _request(client, listing.with_retention(hours[0]), recorded, to, shard_ids, to_fill=to_fill)
     listing = listing.with_retention(hours[1])
-    if client.describe().identity != identity:
-        raise StreamRecreated(
-            client.stream,
-            "deleted and created again during the seek; nothing was changed",
-            advice=WAY_OUT_OF_RECREATION,
-        )
+    client.describe().require(identity, "during the seek; nothing was changed", WAY_OUT_OF_RECREATION)
     planned = _plan(snapshot, recorded.with_listing(listing), request)
     if not apply or not moving(planned):
         return SeekResult(planned)
