@@ -182,9 +182,7 @@ def pause_findings(table: PositionedTable) -> Iterator[Finding]:
 def row_findings(read_rows: ReadRows, snapshot: TableSnapshot, history: History) -> Iterator[Finding]:
     """Check all rows against the commits."""
     read = read_rows([(file.path, file.size) for file in snapshot.active_files()])
-    for difference in differences(history.rows, read.counted):
-        level = Level.PROBLEM if difference.certain else Level.INFO
-        yield Finding("rows", level, difference.sentence, difference.shard_id)
+    yield from differences(history.rows, read.counted)
     for shard_id, records in sorted(read.duplicates.items()):
         yield Finding("rows", Level.PROBLEM, f"{records} records are in the table more than once", shard_id)
     if unproven := unproven_rows(history.rows, read.counted):

@@ -2,8 +2,8 @@
 
 A batch may lack rows for a good reason: a replay filled them in under another batch, a seek removed them, or
 they expired. Missing rows are accepted only where that can be verified: because counts and checksums match
-exactly, or because no row of the batch should be left. A shortfall that has a possible reason but no proof is
-reported separately from one without a reason.
+exactly, or because no row of the batch should be left. A shortfall is a problem only if nothing can explain
+it: one that has a possible reason but no proof is reported as information.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from kinesis_assets.operations.doctor.finding import Finding, Level
 from kinesis_assets.operations.doctor.row_scan import Counted
 from kinesis_assets.table.row_predicates import at
 
@@ -22,20 +23,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.operations.doctor.history import CommittedRows, ExpectedRows, Rewind
     from kinesis_assets.table.positions.range_stats import RangeStats
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A difference between the rows and the commits.
-
-    Attributes:
-        sentence: What differs, and what to do about it.
-        certain: Nothing can explain it; False if there is a possible explanation that cannot be proven.
-    """
-
-    shard_id: str
-    sentence: str
-    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +42,7 @@ class _Shortfall:
         return self.missing.rows == self.committed.stats.rows
 
 
-def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counted]) -> Iterator[Difference]:
+def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counted]) -> Iterator[Finding]:
     """Compare the rows in the table, by batch id and shard id, with those according to the commits."""
     added = {(committed.batch_id, committed.shard_id): committed for committed in expected.committed}
     shortfalls: dict[str, list[_Shortfall]] = defaultdict(list)
@@ -65,14 +52,14 @@ def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counte
         if missing.rows > 0:
             shortfalls[committed.shard_id].append(_Shortfall(committed, missing))
         elif missing != Counted():
-            yield Difference(committed.shard_id, _differs(committed, found.rows))
+            yield _problem(committed.shard_id, _differs(committed, found.rows))
     shards = _by_shard(expected, shortfalls)
     for shard_id, of_shard in shortfalls.items():
         yield from _unexplained(of_shard, shards[shard_id])
     for (batch_id, shard_id), found in counted.items():
         unknown = (batch_id, shard_id) not in added and batch_id not in expected.unproven
         if unknown and batch_id >= expected.since:
-            yield Difference(
+            yield _problem(
                 shard_id, f"batch {batch_id}: {found.rows} rows, but no commit added any of this shard"
             )
 
@@ -100,7 +87,7 @@ def _by_shard(expected: ExpectedRows, shard_ids: Collection[str]) -> dict[str, E
     }
 
 
-def _unexplained(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> Iterator[Difference]:
+def _unexplained(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> Iterator[Finding]:
     """Report the shortfalls of a shard that cannot be verified."""
     fills = [committed for committed in shard.committed if committed.filled]
     partial = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
@@ -261,7 +248,7 @@ def _removed_all(rewind: Rewind, committed: CommittedRows) -> bool:
 
 def _not_matching_rewinds(
     shortfalls: Sequence[_Shortfall], spare: Sequence[CommittedRows], shard: ExpectedRows
-) -> Iterator[Difference]:
+) -> Iterator[Finding]:
     """Report shortfalls that only seeks can explain and that do not match them.
 
     Args:
@@ -276,7 +263,7 @@ def _not_matching_rewinds(
     removed = sum(rewind.rows for rewind in shard.rewinds) + _sum(spare).rows
     if missing > removed:
         sentence = f"{missing} rows are missing, more than the {removed} that seeks removed"
-        yield Difference(left[0].committed.shard_id, sentence)
+        yield _problem(left[0].committed.shard_id, sentence)
         return
     for shortfall in left:
         yield _unproven(shortfall, "a seek removed rows after the position that it set")
@@ -295,20 +282,23 @@ def _was_read_again(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> bo
     return _missing_rows(shortfalls) in accumulate(map(_counted, later))
 
 
-def _lost(shortfall: _Shortfall) -> Difference:
-    committed = shortfall.committed
-    return Difference(committed.shard_id, _differs(committed, committed.stats.rows - shortfall.missing.rows))
+def _problem(shard_id: str, sentence: str) -> Finding:
+    return Finding("rows", Level.PROBLEM, sentence, shard_id)
 
 
-def _unproven(shortfall: _Shortfall, reason: str) -> Difference:
+def _lost(shortfall: _Shortfall) -> Finding:
     committed = shortfall.committed
-    return Difference(
-        committed.shard_id,
+    return _problem(committed.shard_id, _differs(committed, committed.stats.rows - shortfall.missing.rows))
+
+
+def _unproven(shortfall: _Shortfall, reason: str) -> Finding:
+    committed = shortfall.committed
+    sentence = (
         f"batch {committed.batch_id} added {committed.stats.rows} rows, {shortfall.missing.rows} of them "
         f"are missing: {reason}, but whether these are the same rows cannot be proven; to be sure, replay "
-        f"{_range(committed.stats)}",
-        certain=False,
+        f"{_range(committed.stats)}"
     )
+    return Finding("rows", Level.INFO, sentence, committed.shard_id)
 
 
 def _differs(committed: CommittedRows, rows: int) -> str:
