@@ -51,7 +51,6 @@ class Move:
         gap: The records that are skipped; None if none are.
     """
 
-    shard_id: str
     direction: Direction
     before: ShardPosition
     after: ShardPosition
@@ -97,13 +96,13 @@ def plan_moves(
             direction = Direction.STAYS
         if direction is Direction.STAYS and wrongly_finished:
             reopened = msgspec.structs.replace(shard, finished=False)
-            moves[shard_id] = Move(shard_id, Direction.REOPEN, shard, reopened)
+            moves[shard_id] = Move(Direction.REOPEN, shard, reopened)
         elif direction is Direction.STAYS:
-            moves[shard_id] = Move(shard_id, direction, shard, shard)
+            moves[shard_id] = Move(direction, shard, shard)
         elif direction is Direction.BACK:
             moves[shard_id] = _back(shard_id, shard, targets[shard_id])
         else:
-            moves[shard_id] = _forward(shard_id, shard, targets[shard_id], now, to_fill=to_fill)
+            moves[shard_id] = _forward(shard, targets[shard_id], now, to_fill=to_fill)
     _reopen_empty(moves)
     return moves
 
@@ -148,7 +147,7 @@ def _is_complete(shard: ShardPosition, position: Position) -> bool:
     return position.timestamp is not None and until is not None and position.timestamp <= until
 
 
-def _forward(shard_id: str, shard: ShardPosition, target: Target, now: datetime, *, to_fill: bool) -> Move:
+def _forward(shard: ShardPosition, target: Target, now: datetime, *, to_fill: bool) -> Move:
     """Return the move of a shard that skips records.
 
     The gap starts at the first record that it skips, if that is known: a replay that still finds this record
@@ -163,7 +162,7 @@ def _forward(shard_id: str, shard: ShardPosition, target: Target, now: datetime,
     complete = _is_available(shard, now)
     if to_fill and (first is None or (complete and skipped is None)):
         # Nothing is skipped, so nothing is gained; and if that response was wrong, a move would lose records.
-        return Move(shard_id, Direction.STAYS, shard, shard)
+        return Move(Direction.STAYS, shard, shard)
     gap = Gap(
         after=shard.position,
         since=None if shard.is_unread else shard.complete_until,  # nothing is read before the first plan
@@ -184,7 +183,7 @@ def _forward(shard_id: str, shard: ShardPosition, target: Target, now: datetime,
         wanted_from=gap.until if at_record else target.position.timestamp or gap.until,
         gaps=(*shard.gaps, gap),
     )
-    return Move(shard_id, Direction.FORWARD, shard, after, gap=gap)
+    return Move(Direction.FORWARD, shard, after, gap=gap)
 
 
 def _is_available(shard: ShardPosition, now: datetime) -> bool:
@@ -216,7 +215,7 @@ def _back(shard_id: str, shard: ShardPosition, target: Target) -> Move:
         wanted_from=first.arrival if first else target.position.timestamp or shard.wanted_from,
         gaps=shard.gaps if new is None or first is None else _gaps_before(shard.gaps, new, first),
     )
-    return Move(shard_id, Direction.BACK, shard, after)
+    return Move(Direction.BACK, shard, after)
 
 
 def _passed_at_target(target: Target) -> PassedRecord | None:
@@ -249,16 +248,16 @@ def _gaps_before(gaps: Sequence[Gap], new: PassedRecord, first: FirstRecord) -> 
 
 def _reopen_empty(moves: dict[str, Move]) -> None:
     """Reopen chosen shards without records whose parents are read again."""
-    while empty := [
-        move
-        for move in moves.values()
+    while empty := {
+        shard_id: move
+        for shard_id, move in moves.items()
         if move.after.finished
         and passed(move.after.position) is None
         and any(parent in moves and not moves[parent].after.finished for parent in move.after.parents)
-    ]:
-        for move in empty:
+    }:
+        for shard_id, move in empty.items():
             after = msgspec.structs.replace(move.before, finished=False)
-            moves[move.shard_id] = replace(move, direction=Direction.BACK, after=after)
+            moves[shard_id] = replace(move, direction=Direction.BACK, after=after)
 
 
 def moving(moves: Mapping[str, Move]) -> dict[str, Move]:
