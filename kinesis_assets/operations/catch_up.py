@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 STEP_SECONDS = 600.0
 """How long a step reads each shard after its first record, before it is committed."""
 
-_LATEST = Position(PositionKind.LATEST)
-_TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
-
 
 def jump(
     client: StreamClient, table: PositionedTable, shard_ids: Collection[str] = (), *, by: str, apply: bool
@@ -64,7 +61,8 @@ def jump(
 
     The other arguments and the errors are those of `seek.run.seek`.
     """
-    return seek(client, table, to=_LATEST, shard_ids=shard_ids or None, by=by, apply=apply, to_fill=True)
+    to = Position(PositionKind.LATEST)
+    return seek(client, table, to=to, shard_ids=shard_ids or None, by=by, apply=apply, to_fill=True)
 
 
 def backfill(
@@ -127,7 +125,7 @@ def _step(
     result = ReplayResult(new_id(table.clock), {})
     if first:
         starts = {shard_id: _start(gaps[shard_id][gap]) for shard_id, gap in first.items()}
-        window = ReplayWindow(_TRIM_HORIZON, starts=starts, max_seconds=STEP_SECONDS)
+        window = ReplayWindow(Position(PositionKind.TRIM_HORIZON), starts=starts, max_seconds=STEP_SECONDS)
         result = replay(fill, client, table, window, list(starts), by=by, retries=retries)
     left: dict[str, dict[Gap, Gap]] = {}
     for shard_id, each in gaps_to_fill(client, table, list(gaps)).items():
