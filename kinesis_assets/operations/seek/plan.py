@@ -85,8 +85,8 @@ def plan_moves(
         direction = Direction.STAYS
         if shard_id in targets:
             direction = _direction(shard, targets[shard_id])
-        if to_fill and direction is Direction.BACK:
-            direction = Direction.STAYS  # a run has read it to the tip
+        if to_fill and (shard.finished or direction is Direction.BACK):
+            direction = Direction.STAYS  # a run has read it to its end, or to the tip
         wrongly_finished = shard.finished and shard_id in listed_open and not to_fill
         if direction is Direction.FORWARD and shard.finished and not wrongly_finished:
             if not all_shards:

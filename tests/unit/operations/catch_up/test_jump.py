@@ -7,6 +7,7 @@ import pytest
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.operations.catch_up import jump
 from kinesis_assets.operations.seek.plan import Direction
+from kinesis_assets.table.snapshot import TableSnapshot
 from support.catch_ups import catch_up, fill_gaps, open_gaps
 from support.shard_ids import A
 
@@ -131,3 +132,22 @@ def test_a_shard_that_is_finished_by_mistake_stays(read, shard_ids):
     (made,) = jump(read.client, read.table, shard_ids, by="ann", apply=True).moves.values()
     assert made.direction is Direction.STAYS
     assert read.at(A).finished
+
+
+@pytest.mark.parametrize("shard_ids", [[], [A]])
+def test_a_shard_that_a_run_finishes_meanwhile_stays(read, monkeypatch, shard_ids):
+    read.put(2)
+    read.later(minutes=2)
+    read.put(3)
+    commit = TableSnapshot.commit
+
+    def late(*arguments, **named):
+        monkeypatch.setattr(TableSnapshot, "commit", commit)
+        read.split(A)
+        read.run()
+        return commit(*arguments, **named)
+
+    monkeypatch.setattr(TableSnapshot, "commit", late)
+    (made,) = jump(read.client, read.table, shard_ids, by="ann", apply=True).moves.values()
+    assert made.direction is Direction.STAYS
+    assert (read.items, read.at(A).finished) == ([1, 2, 3], True)
