@@ -71,7 +71,7 @@ def plan_moves(
     """Plan the move of each chosen shard, without the numbers of rows that are removed.
 
     Args:
-        targets: The target of each chosen shard, by shard id; a shard that stays has none.
+        targets: The targets of chosen shards, by shard id. A shard without one stays.
         listed_open: The shards that the stream lists as open.
         all_shards: The shards were not named, so a shard that cannot be moved stays.
         to_fill: Of a catch-up: no shard goes back or is reopened, and the gaps are marked to be filled.
