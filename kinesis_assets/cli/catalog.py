@@ -43,9 +43,8 @@ def show(*, asset: str | None, as_json: bool, **stream: Any) -> None:
     )
 
     project = project_of(**stream)
-    assets = project.definitions.get_repository_def().assets_defs_by_key
     with project.open_stream() as opened:
-        tables = registered_tables(opened, assets, asset)
+        tables = registered_tables(opened, project.assets, asset)
         found = [each.compared() for each in tables]
         if asset is None:
             found += entries_without_asset(tables)
@@ -65,9 +64,8 @@ def register(*, asset: str | None, force: bool, as_json: bool, **stream: Any) ->
     from kinesis_assets.dagster.catalog_entries import registered_tables  # as above
 
     project = project_of(**stream)
-    assets = project.definitions.get_repository_def().assets_defs_by_key
     with project.open_stream() as opened:
-        found = [each.register(force=force) for each in registered_tables(opened, assets, asset)]
+        found = [each.register(force=force) for each in registered_tables(opened, project.assets, asset)]
     _finish(project.stream, found, as_json=as_json)
 
 

@@ -43,7 +43,7 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
     Missing events are added. In a bucket, a probe is written and deleted, to check that the store supports
     conditional puts. Nothing else is changed. The exit code is 0 only if no problem is found.
     """
-    from kinesis_assets.operations.doctor.examine import Doctor
+    from kinesis_assets.operations.doctor.examine import examine
     from kinesis_assets.operations.doctor.finding import Level, facts_of_finding
 
     project = project_of(**stream)
@@ -61,15 +61,15 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
                 add_events=not dry_run,
                 totals=partial(_totals, opened, instance),
             )
-        examination = Doctor(
-            client=opened.client,
-            table=opened.table,
+        examination = examine(
+            opened.client,
+            opened.table,
             audit_events=audit_events,
             read_rows=partial(_read_rows, opened) if rows else None,
             probes_store=not dry_run,
         )
         with progress_bar("verifying", as_json=as_json):
-            findings = [*examination.findings(), *_of_catalog(project, opened)]
+            findings = [*examination, *_of_catalog(project, opened)]
     print_rows([facts_of_finding(project.stream, finding) for finding in findings], as_json=as_json)
     sys.exit(FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
 
@@ -79,7 +79,7 @@ def _of_catalog(project: StreamProject, opened: OpenStream) -> Iterator[Finding]
     from kinesis_assets.dagster.catalog_entries import entry_findings, registered_tables
     from kinesis_assets.operations.doctor.finding import or_ok
 
-    tables = registered_tables(opened, project.definitions.get_repository_def().assets_defs_by_key)
+    tables = registered_tables(opened, project.assets)
     if tables:
         yield from or_ok(
             "catalog", entry_findings(tables), "all tables with the setting catalog are registered"

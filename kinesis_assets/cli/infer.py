@@ -52,7 +52,8 @@ def infer(*, sample: int, **stream: Any) -> None:
     proposal = propose(payloads, project.stream, stream["stream"], table)
     click.echo("".join(f"# {without_secrets(line)}\n" for line in proposal.comments), nl=False)
     content = {"type": f"kinesis_assets.{proposal.type}", "attributes": _in_lines(proposal.attributes)}
-    click.echo(_dump(content), nl=False)
+    text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    click.echo(text, nl=False)
 
 
 def _sampled_payloads(snapshot: TableSnapshot, count: int) -> list[bytes]:
@@ -104,7 +105,3 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
 _Dumper.add_representer(
     _Lines, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style="|")
 )
-
-
-def _dump(content: dict[str, Any]) -> str:
-    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))

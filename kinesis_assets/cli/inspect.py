@@ -48,7 +48,7 @@ def _rows(current: StreamPositions, amendment: Amendment | None) -> Iterator[dic
 
 def _position_row(shard_id: str, shard: ShardPosition, amendment: Amendment | None) -> dict[str, Any]:
     from kinesis_assets.ingest.idle_shards import safe_until
-    from kinesis_assets.table.positions.amendments import ranges_to_fill
+    from kinesis_assets.table.positions.amendments import ranges_to_fill, unfilled
 
     safe = safe_until(shard, ranges_to_fill(amendment, {shard_id: shard}).get(shard_id, {}).values())
     return {
@@ -59,9 +59,7 @@ def _position_row(shard_id: str, shard: ShardPosition, amendment: Amendment | No
         "last_arrival": shard.last_arrival and shard.last_arrival.isoformat(),
         "tip_time": shard.tip_time and shard.tip_time.isoformat(),
         "safe_until": safe and safe.isoformat(),
-        "gaps": [
-            str(gap) for gap in shard.gaps if amendment is None or not amendment.has_cleared(shard_id, gap)
-        ],
+        "gaps": [str(gap) for gap in unfilled(amendment, shard_id, shard.gaps)],
         "last_seek": str(shard.seeks[-1]) if shard.seeks else None,
     }
 

@@ -98,7 +98,7 @@ def _parents() -> Iterator[tuple[int, int]]:
     """Yield the id of each process and the id of its parent."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            _, parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
+            _, parent = (process / "stat").read_bytes().rpartition(b")")[2].split()[:2]
             yield int(process.name), int(parent)
 
 

@@ -114,21 +114,21 @@ def import_(
     project = project_of(**options)
     with project.open_stream() as opened:
         if lease_table is not None:
-            shards = _from_table(
+            stored = _from_table(
                 opened, consumer, _lease_table(opened, lease_table, connection), failover_time
             )
         else:
-            shards = _from_files(opened, consumer, str(path))
-        result = take_over(
+            stored = _from_files(opened, consumer, str(path))
+        shards = take_over(
             opened.client,
             opened.table,
-            shards,
+            stored,
             default=start,
             on_data_loss=opened.settings.on_data_loss,
             by=user_name(by),
             apply=apply,
         )
-    print_plan(project.stream, facts_of_import(result), applied=apply, as_json=as_json)
+    print_plan(project.stream, facts_of_import(shards, applied=apply), applied=apply, as_json=as_json)
 
 
 @leases.command("export")
@@ -161,7 +161,7 @@ def export(
     connection = _connection(options)
     project = project_of(**options)
     with project.open_stream() as opened:
-        result = hand_over(
+        shards = hand_over(
             opened.client,
             opened.table,
             _lease_table(opened, lease_table, connection),
@@ -170,7 +170,7 @@ def export(
             sleep=time.sleep,
             apply=apply,
         )
-    print_plan(project.stream, facts_of_export(result), applied=apply, as_json=as_json)
+    print_plan(project.stream, facts_of_export(shards, applied=apply), applied=apply, as_json=as_json)
 
 
 _CONNECTION = ("region", "endpoint_url", "profile", "role_arn")
@@ -208,8 +208,7 @@ def _from_table(
     )
     if consumer == "redpanda":
         return other_consumers.of_redpanda(items, identity)
-    found = lease.leases_of(items, identity)
-    return {shard_id: each.as_consumer_shard() for shard_id, each in found.by_shard.items()}
+    return lease.leases_of(items, identity).by_shard
 
 
 def _from_files(opened: OpenStream, consumer: str, path: str) -> Mapping[str, ConsumerShard]:

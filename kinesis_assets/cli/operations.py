@@ -180,7 +180,7 @@ def adopt(*, by: str | None, apply: bool, as_json: bool, **stream: Any) -> None:
     project = project_of(**stream)
     with project.open_stream() as opened:
         result = adopt_rows(opened.client, opened.table, by=user_name(by), apply=apply)
-    print_plan(project.stream, facts_of_adoption(result), applied=apply, as_json=as_json)
+    print_plan(project.stream, facts_of_adoption(result, applied=apply), applied=apply, as_json=as_json)
 
 
 @click.command()
@@ -206,9 +206,10 @@ def rebuild(*, stream: str, asset: str, take_over: bool, by: str | None, apply: 
     from kinesis_assets.dagster.stream_project import StreamProject
 
     project = StreamProject.of_folder(stream, Path.cwd())
-    assets = project.definitions.get_repository_def().assets_defs_by_key
     with project.open_stream() as opened:
-        facts = rebuild_asset(opened, assets, asset, by=user_name(by), take_over=take_over, apply=apply)
+        facts = rebuild_asset(
+            opened, project.assets, asset, by=user_name(by), take_over=take_over, apply=apply
+        )
     print_plan(project.stream, [facts], applied=apply, as_json=as_json)
 
 
@@ -230,7 +231,6 @@ def redrive(*, stream: str, asset: str, by: str | None, apply: bool, as_json: bo
     from kinesis_assets.dagster.stream_project import StreamProject
 
     project = StreamProject.of_folder(stream, Path.cwd())
-    assets = project.definitions.get_repository_def().assets_defs_by_key
     with project.open_stream() as opened, progress_bar("decoding bad records", as_json=as_json):
-        facts, _ = redrive_asset(opened, assets, asset, by=user_name(by), apply=apply)
+        facts, _ = redrive_asset(opened, project.assets, asset, by=user_name(by), apply=apply)
     print_plan(project.stream, [facts], applied=apply, as_json=as_json)

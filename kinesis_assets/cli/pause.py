@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,10 @@ def _resume_command(opened: OpenStream, command: str) -> str:
     words = [word for name, value in options.items() if value for word in (name, value)]
     if connection.role_arn:
         words += ["--set", f"role_arn={connection.role_arn}"]
+    if opened.settings.is_iceberg:
+        # It has no secrets: those of a catalog are given in the environment.
+        catalog = json.dumps(dict(opened.settings.catalog))
+        words += ["--set", f"format={opened.settings.format}", "--set", f"catalog={catalog}"]
     return f"{command} {shlex.join(words)}"
 
 

@@ -46,6 +46,11 @@ class StreamProject:
         """The names of the stream's definitions."""
         return StreamNames(self.stream, self.key_prefix)
 
+    @property
+    def assets(self) -> Mapping[dg.AssetKey, dg.AssetsDefinition]:
+        """All assets of the definitions."""
+        return self.definitions.get_repository_def().assets_defs_by_key
+
     @classmethod
     def of_folder(cls, stream: str, folder: Path, otherwise: str = "") -> StreamProject:
         """Return the stream of a `defs/<stream>/defs.yaml` of a Dagster project.

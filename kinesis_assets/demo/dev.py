@@ -57,10 +57,11 @@ def run_dev(project: Path, port: int) -> int:
     home.mkdir(parents=True)
     shutil.copy(project / "dagster.yaml", home)
     stopped = threading.Event()
+    click.echo("Starting a Spark server for all runs")
     with (
         LocalKinesis() as local,
         embedded_stream(local, folder / "orders") as kinesis,
-        _warm_spark(folder / "spark.log") as spark,
+        SparkServer(folder / "spark.log", preload=["kinesis_assets.operations.replay.task"]) as spark,
     ):
         kinesis.create_stream(StreamName=STREAM, ShardCount=4)
         producer = threading.Thread(target=_produce, args=(kinesis, stopped.wait))
@@ -86,11 +87,6 @@ def run_dev(project: Path, port: int) -> int:
             _stop(dagster)
             stopped.set()
             producer.join()
-
-
-def _warm_spark(log: Path) -> SparkServer:
-    click.echo("Starting a Spark server for all runs")
-    return SparkServer(log, preload=["kinesis_assets.operations.replay.task"])
 
 
 def _wait_for_dagster(

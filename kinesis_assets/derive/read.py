@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Selection, are_among
 from kinesis_assets.derive.row_order import ORDER_COLUMN
 from kinesis_assets.spark.arrow_steps import map_in_arrow
-from kinesis_assets.spark.session import parallelism
+from kinesis_assets.spark.session import balanced, parallelism
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 
 if TYPE_CHECKING:
@@ -118,13 +118,8 @@ def with_null_for_empty(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 def groups_of_files(files: Sequence[TableFile], limit: int) -> list[list[tuple[int, TableFile]]]:
     """Distribute files, with their numbers, over groups of about the same size, at most `limit` of them."""
-    groups: list[list[tuple[int, TableFile]]] = [[] for _ in range(min(len(files), limit))]
-    sizes = [0] * len(groups)
-    for number, file in sorted(enumerate(files), key=lambda each: each[1].size, reverse=True):
-        smallest = sizes.index(min(sizes))
-        groups[smallest].append((number, file))
-        sizes[smallest] += file.size
-    return groups
+    assigned = balanced([file.size for file in files], min(len(files), limit))
+    return [[(number, files[number]) for number in numbers] for numbers in assigned]
 
 
 def parts_of(files: Iterable[TableFile], max_bytes: float) -> Iterator[list[TableFile]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack, contextmanager
-from heapq import heapreplace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -22,7 +21,7 @@ from kinesis_assets.ingest.task import landing_task
 from kinesis_assets.kinesis.reading.received_pages import encode
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
 from kinesis_assets.spark.pyspark_internals import folder_of_session, is_spark_3
-from kinesis_assets.spark.session import cancel_tagged, parallelism, runs_on_this_machine, tagged
+from kinesis_assets.spark.session import balanced, cancel_tagged, parallelism, runs_on_this_machine, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,20 +122,11 @@ _BYTES_PER_RANGE = 200_000
 
 
 def packed(ranges: Sequence[ShardRange], tasks: int) -> list[list[ShardRange]]:
-    """Distribute ranges over tasks: the largest first, each to the task with the smallest load so far.
-
-    Ranges of unknown size count as the largest known one. Within a task, the ranges keep their order.
-    """
+    """Distribute ranges over tasks as `balanced`. Ranges of unknown size count as the largest known one."""
     expected = [_expected(range_) for range_ in ranges]
     largest = max((size for size in expected if size is not None), default=0.0)
     weights = [_BYTES_PER_RANGE + (largest if size is None else size) for size in expected]
-    loads = [(0.0, task) for task in range(tasks)]
-    assigned: list[list[int]] = [[] for _ in range(tasks)]
-    for number in sorted(range(len(ranges)), key=lambda number: -weights[number]):
-        load, task = loads[0]
-        assigned[task].append(number)
-        heapreplace(loads, (load + weights[number], task))
-    return [[ranges[number] for number in sorted(numbers)] for numbers in assigned]
+    return [[ranges[number] for number in numbers] for numbers in balanced(weights, tasks)]
 
 
 def _expected(range_: ShardRange) -> float | None:

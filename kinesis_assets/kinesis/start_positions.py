@@ -97,7 +97,7 @@ class StartPositions(msgspec.Struct, frozen=True):
     def _frozen(self, shard: Shard, listing: StreamListing) -> Position:
         end = shard.ending_sequence_number
         if shard.shard_id not in self.ended:
-            position = _without_latest(self.shards.get(shard.shard_id, self.default), listing, shard.shard_id)
+            position = without_latest(self.shards.get(shard.shard_id, self.default), listing, shard.shard_id)
             # No record has the number that the service gives to the end.
             return Position.after(end) if end is not None and end == position.sequence_number else position
         if end is None:
@@ -160,7 +160,12 @@ def try_sequence_numbers(client: StreamClient, starts: Mapping[str, Position]) -
             ) from error
 
 
-def _without_latest(position: Position, listing: StreamListing, shard_id: str) -> Position:
+def without_latest(position: Position, listing: StreamListing, shard_id: str) -> Position:
+    """Return the position of a shard, with LATEST as AT_TIMESTAMP of the service's clock.
+
+    Raises:
+        InvalidInput: It is a time that is not in the past.
+    """
     now = listing.summary.service_time
     if position.kind is PositionKind.LATEST:
         return Position.at_timestamp(now)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.errors import InvalidInput, ServiceTimeUncertain
+from kinesis_assets.errors import InvalidInput, ServiceTimeUncertain, StreamRecreated
 from kinesis_assets.kinesis.shards import NAME
 
 if TYPE_CHECKING:
@@ -67,6 +67,18 @@ class StreamSummary:
     def oldest_kept(self) -> datetime:
         """The time before which records have expired, by the service's clock and the stream's retention."""
         return self.service_time - timedelta(hours=self.retention_hours)
+
+    def require(self, identity: StreamIdentity, when: str, advice: str = "") -> None:
+        """Check that the stream is still the same one.
+
+        Args:
+            when: When it may have been recreated, and what that means for what the caller does.
+
+        Raises:
+            StreamRecreated: It was deleted and created again.
+        """
+        if self.identity != identity:
+            raise StreamRecreated(self.identity.name, f"deleted and created again {when}", advice=advice)
 
     def with_earlier_time(self, date: datetime) -> StreamSummary:
         """Return this summary with the earlier one of its own time and the time of the next response.

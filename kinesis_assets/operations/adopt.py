@@ -10,7 +10,7 @@ removes the rows after the new position, and a restore of an older version adds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ from kinesis_assets.errors import (
     CommitFailed,
     InvalidInput,
     ShardListIncomplete,
-    StreamRecreated,
     TableUnsuitable,
 )
 from kinesis_assets.ingest.shard_lists import confirmed_listing, refuse_readable
@@ -28,7 +27,7 @@ from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import list_shards, retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind, at, passed
 from kinesis_assets.kinesis.shards import ALL_HASH_KEYS
-from kinesis_assets.operations.seek.first_records import read_target
+from kinesis_assets.operations.seek.first_records import first_record
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit_first
 from kinesis_assets.table.commits.commit_loop import Try, commit_amendment
@@ -69,12 +68,10 @@ class AdoptResult:
     Attributes:
         shards: The shards whose positions are computed from rows, by shard id.
         accepted: The restores and overwrites that are accepted, oldest first.
-        applied: The adoption was committed.
     """
 
     shards: Mapping[str, AdoptedShard] = field(default_factory=dict)
     accepted: Sequence[Rewrite] = ()
-    applied: bool = False
 
 
 def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool) -> AdoptResult:
@@ -106,17 +103,15 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
             _refuse_rows_ahead(client, table, snapshot, positions, result.accepted)
         if apply:
             _accept(table, identity, result.accepted[-1].version, by)
-        return replace(result, applied=apply)
+        return result
     rows = _rows(table, snapshot, client.stream)
     listing = retry_listing(client, lambda listing: _with_all_unexpired(client, listing, rows))
     shards = _adopted(client, listing, rows)
     expired = _expired(listing, rows)
     # Checked after reading, so that every record was read from the stream that adopts the rows.
-    if not client.describe().identity == listing.summary.identity == identity:
-        raise StreamRecreated(
-            client.stream,
-            "deleted and created again during the adoption; nothing was changed. Use a new table for the new "
-            "stream",
+    for summary in (listing.summary, client.describe()):
+        summary.require(
+            identity, "during the adoption; nothing was changed. Use a new table for the new stream"
         )
     if apply:
         check = _unchanged(table, snapshot, rows, client.stream)
@@ -126,7 +121,7 @@ def adopt(client: StreamClient, table: PositionedTable, *, by: str, apply: bool)
         shard_id: AdoptedShard(rows[shard_id].rows if shard_id in rows else 0, shard.position)
         for shard_id, shard in shards.items()
     }
-    return AdoptResult(gone | counted, applied=apply)
+    return AdoptResult(gone | counted)
 
 
 def _accept(table: PositionedTable, identity: StreamIdentity, version: int, by: str) -> None:
@@ -173,7 +168,7 @@ def _adopted(
     starts = {
         shard.shard_id: Position(PositionKind.TRIM_HORIZON)
         if (row := rows.get(shard.shard_id)) is None
-        else _after(client, listing, shard, row)
+        else _after(client, shard, row)
         for shard in listing.shards
     }
     unread = initial_positions(listing, starts, wanted_from=listing.summary.service_time)
@@ -225,13 +220,13 @@ def _expired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> dict[str,
     }
 
 
-def _after(client: StreamClient, listing: StreamListing, shard: Shard, row: NewestRow) -> Position:
+def _after(client: StreamClient, shard: Shard, row: NewestRow) -> Position:
     """Return the position after a shard's newest row.
 
     The row may be part of an aggregated record, of which the table lacks the rest.
     """
     inside = Position.after(row.sequence_number, row.sub_sequence_number)
-    first = read_target(client, shard, listing.summary, inside).first
+    first = first_record(client, shard, inside)
     if first is not None and first.sequence_number == row.sequence_number:
         return inside
     return Position.after(row.sequence_number)
@@ -256,7 +251,7 @@ def _unchanged(
     return check
 
 
-def facts_of_adoption(result: AdoptResult) -> list[dict[str, Any]]:
+def facts_of_adoption(result: AdoptResult, *, applied: bool) -> list[dict[str, Any]]:
     """Return the rows that the command prints, one for each shard and one for each accepted version."""
     columns = ("shard", "version", "state", "rows", "position")
     rows: list[tuple[object, ...]] = [
@@ -266,7 +261,7 @@ def facts_of_adoption(result: AdoptResult) -> list[dict[str, Any]]:
         for shard_id, shard in result.shards.items()
     ]
     rows += [(None, rewrite.version, str(rewrite), None, None) for rewrite in result.accepted]
-    return [{**dict(zip(columns, row, strict=True)), "applied": result.applied} for row in rows]
+    return [{**dict(zip(columns, row, strict=True)), "applied": applied} for row in rows]
 
 
 _NAMED = 5

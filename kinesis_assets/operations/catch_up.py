@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 STEP_SECONDS = 600.0
 """How long a step reads each shard after its first record, before it is committed."""
 
-_LATEST = Position(PositionKind.LATEST)
-_TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
-
 
 def jump(
     client: StreamClient, table: PositionedTable, shard_ids: Collection[str] = (), *, by: str, apply: bool
@@ -64,17 +61,8 @@ def jump(
 
     The other arguments and the errors are those of `seek.run.seek`.
     """
-    if not shard_ids:
-        return seek(client, table, to=_LATEST, shard_ids=None, by=by, apply=apply, to_fill=True)
-    snapshot, identity = table.snapshot(), client.describe().identity
-    positions = snapshot.positions(identity)  # `seek` refuses a stream without any
-    shards = {} if positions is None else snapshot.with_all_archived(positions).shards
-    unfinished = [
-        shard_id for shard_id in shard_ids if shard_id not in shards or not shards[shard_id].finished
-    ]
-    if not unfinished:
-        return SeekResult({})
-    return seek(client, table, to=_LATEST, shard_ids=unfinished, by=by, apply=apply, to_fill=True)
+    to = Position(PositionKind.LATEST)
+    return seek(client, table, to=to, shard_ids=shard_ids or None, by=by, apply=apply, to_fill=True)
 
 
 def backfill(
@@ -137,7 +125,7 @@ def _step(
     result = ReplayResult(new_id(table.clock), {})
     if first:
         starts = {shard_id: _start(gaps[shard_id][gap]) for shard_id, gap in first.items()}
-        window = ReplayWindow(_TRIM_HORIZON, starts=starts, max_seconds=STEP_SECONDS)
+        window = ReplayWindow(Position(PositionKind.TRIM_HORIZON), starts=starts, max_seconds=STEP_SECONDS)
         result = replay(fill, client, table, window, list(starts), by=by, retries=retries)
     left: dict[str, dict[Gap, Gap]] = {}
     for shard_id, each in gaps_to_fill(client, table, list(gaps)).items():
@@ -151,11 +139,11 @@ def _step(
         else:
             continue  # the next catch-up reads it again
         left[shard_id] = {gap: part for gap, part in each.items() if gap in checked}
-    lost, unread = lost_parts(client, listing, left, result.outcomes)
-    gone, kept = expired_gaps(client, table, listing, left)
+    lost, unread = _lost_parts(client, listing, left, result.outcomes)
+    gone, kept = _expired_gaps(client, table, listing, left)
     lost |= gone
     if lost:
-        record_lost(client, table, lost, by=by)
+        _record_lost(client, table, lost, by=by)
     losses = {
         shard_id: [part for each in parts.values() for part in each if not part.to_fill]
         for shard_id, parts in lost.items()
@@ -214,7 +202,7 @@ Parts = tuple[Gap, ...]
 """The parts that replace a gap: the lost part and, if it was read in part, the one that is to be filled."""
 
 
-def lost_parts(
+def _lost_parts(
     client: StreamClient,
     listing: StreamListing,
     gaps: Mapping[str, Mapping[Gap, Gap]],
@@ -308,13 +296,13 @@ def _is_before(sequence_number: str, gap: Gap) -> bool:
     return gap.next_sequence_number is None or int(sequence_number) < int(gap.next_sequence_number)
 
 
-def record_lost(
+def _record_lost(
     client: StreamClient, table: PositionedTable, lost: Mapping[str, Mapping[Gap, Parts]], *, by: str | None
 ) -> None:
     """Replace gaps in the positions by their parts, in one commit.
 
     Args:
-        lost: What `lost_parts` returned.
+        lost: What `_lost_parts` returned.
 
     Raises:
         TableError: The table cannot be used, or was restored or overwritten; or (`CommitUnknown`) the result
@@ -349,13 +337,13 @@ def record_lost(
     commit_positions(table, expected, batch_id, prepare)
 
 
-def expired_gaps(
+def _expired_gaps(
     client: StreamClient,
     table: PositionedTable,
     listing: StreamListing,
     gaps: Mapping[str, Mapping[Gap, Gap]],
 ) -> tuple[dict[str, dict[Gap, Parts]], dict[str, ShardError]]:
-    """Return the gaps that are lost because their shard has expired, as `lost_parts` does.
+    """Return the gaps that are lost because their shard has expired, as `_lost_parts` does.
 
     A second list of shards must lack the shard too. A shard of which that is not certain has an error.
 

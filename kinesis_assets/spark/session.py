@@ -1,4 +1,4 @@
-"""Spark sessions: their start, the tags of their jobs, and their errors."""
+"""Spark sessions: their start, the tasks and tags of their jobs, and their errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from heapq import heapreplace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -46,7 +47,7 @@ from kinesis_assets.spark.pyspark_internals import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -327,6 +328,21 @@ def parallelism(spark: SparkSession) -> int:
     if is_remote():
         spark.conf.set(TASKS, str(tasks))  # a session asks the server once
     return tasks
+
+
+def balanced(weights: Sequence[float], groups: int) -> list[list[int]]:
+    """Distribute items over groups: the heaviest first, each to the group with the smallest weight so far.
+
+    Returns:
+        The indexes of the items of each group, in their order.
+    """
+    loads = [(0.0, group) for group in range(groups)]
+    assigned: list[list[int]] = [[] for _ in range(groups)]
+    for number in sorted(range(len(weights)), key=lambda number: -weights[number]):
+        load, group = loads[0]
+        assigned[group].append(number)
+        heapreplace(loads, (load + weights[number], group))
+    return [sorted(numbers) for numbers in assigned]
 
 
 def runs_on_this_machine(spark: SparkSession) -> bool:

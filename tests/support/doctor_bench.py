@@ -8,7 +8,7 @@ import msgspec
 
 from kinesis_assets.dagster.event_audit import EventAudit
 from kinesis_assets.dagster.stream_names import StreamNames
-from kinesis_assets.operations.doctor.examine import Doctor
+from kinesis_assets.operations.doctor.examine import examine
 from kinesis_assets.operations.doctor.finding import Finding, Level
 from kinesis_assets.table.positions import positions_file
 from kinesis_assets.table.positions.positions_chain import positions_path
@@ -52,7 +52,7 @@ class DoctorBench(Bench):
             fields["audit_events"] = EventAudit(
                 instance, StreamNames(self.stream), self.table, add_events=add_events
             )
-        return list(Doctor(self.client, self.table, **fields).findings())
+        return list(examine(self.client, self.table, **fields))
 
     def levels(self, **fields: Any) -> dict[str, set[str]]:
         """Return the levels of the findings by check."""

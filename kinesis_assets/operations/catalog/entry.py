@@ -45,7 +45,6 @@ ASSET = "kinesis_assets.asset"
 STREAM = "kinesis_assets.stream_asset"
 """The names of the marks, which are parameters."""
 
-_TABLE_TYPE = "EXTERNAL_TABLE"
 _KIND = {
     "EXTERNAL": "TRUE",
     "classification": "delta",
@@ -151,7 +150,7 @@ class Entry:
     @property
     def _shape(self) -> Found:
         return {
-            "TableType": _TABLE_TYPE,
+            "TableType": "EXTERNAL_TABLE",
             "Parameters": _KIND,
             "PartitionKeys": [{"Name": name, "Type": kind} for name, kind in self.partition_keys],
             "StorageDescriptor": {

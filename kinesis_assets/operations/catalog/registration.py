@@ -145,7 +145,8 @@ class Registrar:
             try:
                 work()
             except Exception as error:  # noqa: BLE001  # no run may fail, whatever happens
-                failures.append(error if isinstance(error, KinesisAssetsError) else _unexpected(error))
+                is_known = isinstance(error, KinesisAssetsError)
+                failures.append(error if is_known else CatalogFailed(f"{type(error).__name__}: {error}"))
             finally:
                 done.set()
 
@@ -166,7 +167,3 @@ def _recorded(table: StoredTable, before: CatalogState, after: CatalogState) -> 
         except OSError as error:
             _log.warning("table %s: the state of its entry cannot be written: %s", table.uri, error)
     return Kept(after, is_news=after.error != before.error)
-
-
-def _unexpected(error: Exception) -> CatalogFailed:
-    return CatalogFailed(f"{type(error).__name__}: {error}")

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 POSITION = ("shard_id", "sequence_number", "sub_sequence_number")
 """The columns of a record that are its key if the table has its position."""
 
-_PAIRS = (2, 3)
 _NOT_AS_TEXT = ("--where", "--latest-by")
 
 
@@ -43,7 +42,7 @@ class Rules:
     where: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.stream_keys and len(self.keys) not in _PAIRS:
+        if not self.stream_keys and len(self.keys) not in {2, 3}:
             raise InvalidInput(
                 "--key: give the columns of the shard id and of the sequence number (and of the sub-sequence "
                 "number), or give --stream-key too"

@@ -22,8 +22,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, ShardError, StreamRecreated
-from kinesis_assets.ingest.land import packed
+from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, ShardError
 from kinesis_assets.ingest.shard_lists import check_unlisted_parents
 from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, client_of, configure_allocators
 from kinesis_assets.kinesis.data_loss import Expiry
@@ -138,17 +137,6 @@ class StreamRange:
     shards: Sequence[ComparedShard]
     start: Mapping[str, Position]
     end: Mapping[str, Position]
-
-    def check_identity(self, client: StreamClient) -> None:
-        """Check that the stream that was read is the one that was planned.
-
-        Raises:
-            StreamRecreated: It was deleted and created again.
-        """
-        if client.describe().identity != self.listing.summary.identity:
-            raise StreamRecreated(
-                client.stream, "deleted and created again while it was compared; run the comparison again"
-            )
 
 
 def plan_range(
@@ -291,12 +279,8 @@ def read_range(
         columns: The columns that are read besides `PLACE`.
     """
     names = [name for name in STREAM_COLUMNS if name in {*PLACE, *columns}]
-    by_id = {shard.reading.shard_id: shard for shard in shards}
     tasks = max(1, min(len(shards), parallelism(spark)))
-    groups = [
-        [by_id[range_.shard_id] for range_ in group]
-        for group in packed([shard.reading for shard in shards], tasks)
-    ]
+    groups = [shards[first::tasks] for first in range(tasks)]
     ddl = ", ".join([*(f"{name} {STREAM_COLUMNS[name]}" for name in names), f"{INSIDE} boolean"])
     task = _task(str(client.address), client.settings, groups, names)
     return spark.range(0, tasks, 1, tasks).mapInArrow(task, ddl)

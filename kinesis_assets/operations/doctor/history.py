@@ -230,8 +230,6 @@ PROVEN_SINCE = 3
 
 _OVERWRITTEN = "Check the rows with --rows; the store must refuse to overwrite a version"
 
-_TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
-
 
 def chain_breaks(before: StreamPositions, now: StreamPositions) -> Iterator[tuple[str | None, str]]:
     """Find changes of the positions that the commit does not explain.
@@ -303,7 +301,7 @@ def _unexplained(
     """Describe a change of one shard's position that the commit does not explain; None if there is none."""
     old = before.shards.get(shard_id)
     # A newly listed shard starts at its oldest record.
-    start = old.position if old is not None else _TRIM_HORIZON
+    start = old.position if old is not None else Position(PositionKind.TRIM_HORIZON)
     stats = now.added.get(shard_id)
     was_sought = old is not None and len(shard.seeks) > len(old.seeks)
     if old is not None and old.finished and not shard.finished and not was_sought:

@@ -2,8 +2,8 @@
 
 A batch may lack rows for a good reason: a replay filled them in under another batch, a seek removed them, or
 they expired. Missing rows are accepted only where that can be verified: because counts and checksums match
-exactly, or because no row of the batch should be left. A shortfall that has a possible reason but no proof is
-reported separately from one without a reason.
+exactly, or because no row of the batch should be left. A shortfall is a problem only if nothing can explain
+it: one that has a possible reason but no proof is reported as information.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.position import at
+from kinesis_assets.operations.doctor.finding import Finding, Level
 from kinesis_assets.operations.doctor.row_scan import Counted
 
 if TYPE_CHECKING:
@@ -21,20 +23,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.operations.doctor.history import CommittedRows, ExpectedRows, Rewind
     from kinesis_assets.table.positions.range_stats import RangeStats
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A difference between the rows and the commits.
-
-    Attributes:
-        sentence: What differs, and what to do about it.
-        certain: Nothing can explain it; False if there is a possible explanation that cannot be proven.
-    """
-
-    shard_id: str
-    sentence: str
-    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +42,24 @@ class _Shortfall:
         return self.missing.rows == self.committed.stats.rows
 
 
-_NOTHING = Counted(0, 0)
-
-
-def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counted]) -> Iterator[Difference]:
+def differences(expected: ExpectedRows, counted: Mapping[tuple[int, str], Counted]) -> Iterator[Finding]:
     """Compare the rows in the table, by batch id and shard id, with those according to the commits."""
     added = {(committed.batch_id, committed.shard_id): committed for committed in expected.committed}
     shortfalls: dict[str, list[_Shortfall]] = defaultdict(list)
     for key, committed in added.items():
-        found = counted.get(key, _NOTHING)
+        found = counted.get(key, Counted())
         missing = Counted(committed.stats.rows - found.rows, committed.stats.checksum - found.checksum)
         if missing.rows > 0:
             shortfalls[committed.shard_id].append(_Shortfall(committed, missing))
-        elif missing != _NOTHING:
-            yield Difference(committed.shard_id, _differs(committed, found.rows))
+        elif missing != Counted():
+            yield _problem(committed.shard_id, _differs(committed, found.rows))
     shards = _by_shard(expected, shortfalls)
     for shard_id, of_shard in shortfalls.items():
         yield from _unexplained(of_shard, shards[shard_id])
     for (batch_id, shard_id), found in counted.items():
         unknown = (batch_id, shard_id) not in added and batch_id not in expected.unproven
         if unknown and batch_id >= expected.since:
-            yield Difference(
+            yield _problem(
                 shard_id, f"batch {batch_id}: {found.rows} rows, but no commit added any of this shard"
             )
 
@@ -102,19 +87,19 @@ def _by_shard(expected: ExpectedRows, shard_ids: Collection[str]) -> dict[str, E
     }
 
 
-def _unexplained(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> Iterator[Difference]:
+def _unexplained(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> Iterator[Finding]:
     """Report the shortfalls of a shard that cannot be verified."""
     fills = [committed for committed in shard.committed if committed.filled]
     partial = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
     closed, used = _filled_again(partial, fills)
     shortfalls = [shortfall for shortfall in shortfalls if shortfall.commit_id not in closed]
     spare = [fill for fill in fills if fill.commit_id not in used]
-    left = [shortfall for shortfall in shortfalls if not _should_be_empty(shortfall, shard)]
+    left = [shortfall for shortfall in partial if shortfall.commit_id not in closed]
     without_cause = [shortfall for shortfall in left if not _possible_causes(shortfall, shard)]
     for group, filled in _groups(without_cause, spare):
-        rows = sum(fill.stats.rows for fill in filled)
+        rows = _sum(filled).rows
         # As many rows but different ones, or fewer: some of the missing rows were never filled in.
-        certain = rows <= sum(shortfall.missing.rows for shortfall in group)
+        certain = rows <= _missing_rows(group).rows
         for shortfall in group:
             if certain:
                 yield _lost(shortfall)
@@ -158,7 +143,7 @@ def _filled_again(
     used: set[int] = set()
     by_sum: dict[Counted, list[CommittedRows]] = defaultdict(list)
     for fill in fills:
-        by_sum[_sum([fill])].append(fill)
+        by_sum[_counted(fill)].append(fill)
     # The newest shortfall first: fewer fills are later than it.
     for shortfall in sorted(shortfalls, key=lambda shortfall: shortfall.commit_id, reverse=True):
         matching = (fill for fill in by_sum.get(shortfall.missing, ()) if fill.commit_id not in used)
@@ -216,15 +201,16 @@ def _may_close(fill: CommittedRows, shortfall: _Shortfall) -> bool:
     return fill.commit_id > shortfall.commit_id and first <= end and begin <= last
 
 
-def _missing_rows(shortfalls: Sequence[_Shortfall]) -> Counted:
-    return Counted(
-        sum(shortfall.missing.rows for shortfall in shortfalls),
-        sum(shortfall.missing.checksum for shortfall in shortfalls),
-    )
+def _counted(committed: CommittedRows) -> Counted:
+    return Counted(committed.stats.rows, committed.stats.checksum)
 
 
 def _sum(committed: Sequence[CommittedRows]) -> Counted:
-    return Counted(sum(each.stats.rows for each in committed), sum(each.stats.checksum for each in committed))
+    return sum(map(_counted, committed), Counted())
+
+
+def _missing_rows(shortfalls: Sequence[_Shortfall]) -> Counted:
+    return sum((shortfall.missing for shortfall in shortfalls), Counted())
 
 
 def _possible_causes(shortfall: _Shortfall, shard: ExpectedRows) -> set[str]:
@@ -262,7 +248,7 @@ def _removed_all(rewind: Rewind, committed: CommittedRows) -> bool:
 
 def _not_matching_rewinds(
     shortfalls: Sequence[_Shortfall], spare: Sequence[CommittedRows], shard: ExpectedRows
-) -> Iterator[Difference]:
+) -> Iterator[Finding]:
     """Report shortfalls that only seeks can explain and that do not match them.
 
     Args:
@@ -277,7 +263,7 @@ def _not_matching_rewinds(
     removed = sum(rewind.rows for rewind in shard.rewinds) + _sum(spare).rows
     if missing > removed:
         sentence = f"{missing} rows are missing, more than the {removed} that seeks removed"
-        yield Difference(left[0].committed.shard_id, sentence)
+        yield _problem(left[0].committed.shard_id, sentence)
         return
     for shortfall in left:
         yield _unproven(shortfall, "a seek removed rows after the position that it set")
@@ -287,33 +273,32 @@ def _was_read_again(shortfalls: Sequence[_Shortfall], shard: ExpectedRows) -> bo
     """Whether the batches after the only seek start with exactly the rows that are missing."""
     if len(shard.rewinds) != 1:
         return False
-    missing, read = _missing_rows(shortfalls), _NOTHING
     later = [
         committed
         for committed in shard.committed
         if committed.commit_id > shard.rewinds[0].commit_id and not committed.filled
     ]
-    for committed in sorted(later, key=lambda committed: committed.commit_id):
-        read = Counted(read.rows + committed.stats.rows, read.checksum + committed.stats.checksum)
-        if read == missing:
-            return True
-    return False
+    later.sort(key=lambda committed: committed.commit_id)
+    return _missing_rows(shortfalls) in accumulate(map(_counted, later))
 
 
-def _lost(shortfall: _Shortfall) -> Difference:
+def _problem(shard_id: str, sentence: str) -> Finding:
+    return Finding("rows", Level.PROBLEM, sentence, shard_id)
+
+
+def _lost(shortfall: _Shortfall) -> Finding:
     committed = shortfall.committed
-    return Difference(committed.shard_id, _differs(committed, committed.stats.rows - shortfall.missing.rows))
+    return _problem(committed.shard_id, _differs(committed, committed.stats.rows - shortfall.missing.rows))
 
 
-def _unproven(shortfall: _Shortfall, reason: str) -> Difference:
+def _unproven(shortfall: _Shortfall, reason: str) -> Finding:
     committed = shortfall.committed
-    return Difference(
-        committed.shard_id,
+    sentence = (
         f"batch {committed.batch_id} added {committed.stats.rows} rows, {shortfall.missing.rows} of them "
         f"are missing: {reason}, but whether these are the same rows cannot be proven; to be sure, replay "
-        f"{_range(committed.stats)}",
-        certain=False,
+        f"{_range(committed.stats)}"
     )
+    return Finding("rows", Level.INFO, sentence, committed.shard_id)
 
 
 def _differs(committed: CommittedRows, rows: int) -> str:

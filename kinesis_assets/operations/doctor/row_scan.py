@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kinesis_assets.spark.session import parallelism
+from kinesis_assets.spark.session import balanced, parallelism
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +42,11 @@ class Counted:
         checksum: Checksum over all of them, see `records.checksum`.
     """
 
-    rows: int
-    checksum: int
+    rows: int = 0
+    checksum: int = 0
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(self.rows + other.rows, self.checksum + other.checksum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +70,24 @@ def scan(spark: SparkSession, folder: TableFolder, stream: str, files: Sequence[
     """
     if not files:
         return Scan({}, {})
-    groups = _groups(files, max(parallelism(spark), sum(size for _, size in files) // _TASK_BYTES))
+    sizes = [size for _, size in files]
+    tasks = min(len(files), max(parallelism(spark), sum(sizes) // _TASK_BYTES))
+    groups = [[files[number][0] for number in numbers] for numbers in balanced(sizes, tasks)]
     numbers = spark.range(0, len(groups), 1, len(groups))
     counts = numbers.mapInArrow(
         _counting(folder, stream, groups), "batch_id long, shard_id string, rows long, checksum long"
     )
-    counted: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
+    counted: defaultdict[tuple[int, str], Counted] = defaultdict(Counted)
     for row in counts.collect():
-        total = counted[row.batch_id, row.shard_id]
-        total[0] += row.rows
-        total[1] += row.checksum
+        counted[row.batch_id, row.shard_id] += Counted(row.rows, row.checksum)
     keys = numbers.mapInArrow(
         _keys(folder, stream, groups), "shard_id string, sequence_number string, sub_sequence_number long"
     )
     doubles = keys.groupBy(*_KEYS).count().where("count > 1").groupBy("shard_id").count()
     return Scan(
-        counted={key: Counted(*total) for key, total in counted.items()},
+        counted=dict(counted),
         duplicates={row["shard_id"]: row["count"] for row in doubles.collect()},
     )
-
-
-def _groups(files: Sequence[tuple[str, int]], limit: int) -> list[list[str]]:
-    """Distribute the paths of files over groups of about the same size, at most `limit` of them."""
-    groups: list[list[str]] = [[] for _ in range(min(len(files), limit))]
-    sizes = [0] * len(groups)
-    for path, size in sorted(files, key=lambda file: file[1], reverse=True):
-        smallest = sizes.index(min(sizes))
-        groups[smallest].append(path)
-        sizes[smallest] += size
-    return groups
 
 
 def _counting(folder: TableFolder, stream: str, groups: Sequence[Sequence[str]]) -> ArrowStep:

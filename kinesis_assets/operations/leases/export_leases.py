@@ -28,6 +28,7 @@ from kinesis_assets.operations.leases.lease import (
     WHOLE,
     Checkpoint,
     checkpoint_at,
+    checkpoint_of,
     leases_of,
     signs_of_life,
     write_lease,
@@ -91,14 +92,6 @@ class ExportedShard:
     effect: ExportEffect
 
 
-@dataclass(frozen=True, slots=True)
-class ExportResult:
-    """The result of an export, or of its plan, by shard id."""
-
-    shards: Mapping[str, ExportedShard]
-    applied: bool = False
-
-
 def hand_over(
     client: StreamClient,
     table: PositionedTable,
@@ -108,8 +101,8 @@ def hand_over(
     failover_seconds: float,
     sleep: Callable[[float], object],
     apply: bool,
-) -> ExportResult:
-    """Write the positions of a table into a lease table, or only plan that.
+) -> dict[str, ExportedShard]:
+    """Write the positions of a table into a lease table, or only plan that. Returns its shards by id.
 
     Args:
         several_streams: The application has several streams, of which this one may have no lease yet.
@@ -132,7 +125,7 @@ def hand_over(
     leases = leases_of(items, identity, several_streams=several_streams)
     shards = _planned(client, listing, positions, leases)
     if not apply:
-        return ExportResult(shards)
+        return shards
     _write(lease_table, listing, leases, shards)
     if reason := _read_on(table, positions, dead):
         raise LeaseTableFailed(
@@ -140,7 +133,7 @@ def hand_over(
             advice="Do not start the application: it may read records again. Pause the stream, wait until "
             "its runs have ended, and export again",
         )
-    return ExportResult(shards, applied=True)
+    return shards
 
 
 def _refuse_runs(stream: str, table: PositionedTable, sleep: Callable[[float], object]) -> Mapping[str, str]:
@@ -211,7 +204,7 @@ def _planned(
     """Plan the leases of the listed shards, and of those that have a lease; parents first."""
     reader, refused, planned = RecordReader(client), {}, {}
     listed = {shard.shard_id: shard for shard in listing.shards}
-    for shard_id in [*(leases.by_shard.keys() - listed.keys()), *listed]:
+    for shard_id in [*sorted(leases.by_shard.keys() - listed.keys()), *listed]:
         lease, recorded = leases.by_shard.get(shard_id), positions.shards.get(shard_id)
         if shard_id not in listed and (recorded is None or not recorded.finished):
             planned[shard_id] = ExportedShard(lease, None, ExportEffect.KEPT)
@@ -234,13 +227,13 @@ def _planned(
 
 def _of_another(client: StreamClient, shard: Shard, lease: Lease, *, listed: bool) -> str | None:
     """Return why a lease is not one of a shard; None if it may be."""
-    if (reason := mismatch(shard, lease.as_consumer_shard())) or not listed or lease.position is None:
+    if (reason := mismatch(shard, lease)) or not listed or lease.position is None:
         return reason
     try:
         try_sequence_numbers(client, {shard.shard_id: lease.position})
     except InvalidInput:
         return (
-            f"lease {lease.key} is at {lease.stored}, which Kinesis rejects for the shard: it is that of "
+            f"{lease.source} is at {lease.stored}, which Kinesis rejects for the shard: it is that of "
             "another stream. Correct the stream or the name of the lease table"
         )
     return None
@@ -254,19 +247,13 @@ def _checkpoint(
     recorded: ShardPosition,
 ) -> Checkpoint | str:
     """Return the checkpoint from which the KCL reads what the table lacks, or why there is none."""
-    position = recorded.position
     if recorded.finished or shard is None:
         return Checkpoint(SHARD_END)
-    if position.kind is PositionKind.TRIM_HORIZON:
-        return Checkpoint(str(position.kind))
-    if position.sequence_number is None:
-        return _checkpoint_of_time(read_target(client, shard, listing.summary, position))
-    if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
-        return checkpoint_at(position.sequence_number)
-    if position.sub_sequence_number is not None:
-        return Checkpoint(position.sequence_number, position.sub_sequence_number)
-    record = reader.at(shard, position.sequence_number)
-    return Checkpoint(position.sequence_number, WHOLE if record is None else record.last_sub)
+    if recorded.position.timestamp is not None:
+        return _checkpoint_of_time(read_target(client, shard, listing.summary, recorded.position))
+    checkpoint = checkpoint_of(recorded)
+    record = reader.at(shard, checkpoint.sequence_number) if checkpoint.sub == WHOLE else None
+    return checkpoint if record is None else Checkpoint(checkpoint.sequence_number, record.last_sub)
 
 
 def _checkpoint_of_time(target: Target) -> Checkpoint | str:
@@ -311,15 +298,13 @@ def _write(
     to_write = {key: each.checkpoint for key, each in shards.items() if each.checkpoint is not None}
     for written, (shard_id, checkpoint) in enumerate(to_write.items()):
         done = f"after {written} of {len(to_write)} leases were written"
-        is_ended = checkpoint.sequence_number == SHARD_END
         try:
             _, unchanged = write_lease(
                 lease_table,
                 leases.stream_name,
                 shard_id,
                 leases.by_shard.get(shard_id),
-                shard=listed.get(shard_id),
-                children=[key for key, each in listed.items() if is_ended and shard_id in each.parents],
+                shards=listed,
                 checkpoint=checkpoint,
             )
         except LeaseTableFailed as error:
@@ -334,7 +319,7 @@ def _write(
             )
 
 
-def facts_of_export(result: ExportResult) -> list[dict[str, Any]]:
+def facts_of_export(shards: Mapping[str, ExportedShard], *, applied: bool) -> list[dict[str, Any]]:
     """Return the rows that the command prints, one for each shard."""
     return [
         {
@@ -342,7 +327,7 @@ def facts_of_export(result: ExportResult) -> list[dict[str, Any]]:
             "lease": None if each.lease is None else each.lease.stored,
             "checkpoint": None if each.checkpoint is None else str(each.checkpoint),
             "effect": str(each.effect),
-            "applied": result.applied and each.checkpoint is not None,
+            "applied": applied and each.checkpoint is not None,
         }
-        for shard_id, each in result.shards.items()
+        for shard_id, each in shards.items()
     ]

@@ -7,20 +7,20 @@ inside an aggregate too, and a shard that the consumer has read to its end is no
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from kinesis_assets.errors import CommitFailed, InvalidInput, LeasesRefused, StreamRecreated
+from kinesis_assets.errors import CommitFailed, InvalidInput, LeasesRefused
 from kinesis_assets.ingest.plan import stored_positions
 from kinesis_assets.ingest.shard_lists import confirmed_listing, give_up, refuse_readable
 from kinesis_assets.kinesis.listing_retries import retry_listing
 from kinesis_assets.kinesis.position import LONGEST_NUMBER, Position, PositionKind, passed
 from kinesis_assets.kinesis.shards import ALL_HASH_KEYS, unfinished_parents
-from kinesis_assets.kinesis.start_positions import SHARD_END, checked_starts
+from kinesis_assets.kinesis.start_positions import SHARD_END, StartPositions, checked_starts
 from kinesis_assets.operations.leases.starts import RecordReader, starts_of
 from kinesis_assets.table.commits.commit import commit_first, refuse_rows_without_positions
 from kinesis_assets.table.ownership import refuse_other_stream
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.data_loss import OnDataLoss
     from kinesis_assets.kinesis.position import PassedRecord
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
-    from kinesis_assets.operations.leases.starts import ConsumerShard, Starts
+    from kinesis_assets.operations.leases.starts import ConsumerShard, Start
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
     from kinesis_assets.table.snapshot import TableSnapshot
@@ -75,14 +75,6 @@ class ImportedShard:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ImportResult:
-    """The result of an import, or of its plan, by shard id."""
-
-    shards: Mapping[str, ImportedShard]
-    applied: bool = False
-
-
 def take_over(
     client: StreamClient,
     table: PositionedTable,
@@ -92,8 +84,8 @@ def take_over(
     on_data_loss: OnDataLoss,
     by: str,
     apply: bool,
-) -> ImportResult:
-    """Start a table at the positions of another consumer, or only plan that.
+) -> dict[str, ImportedShard]:
+    """Start a table at the positions of another consumer, or only plan that. Returns its shards by id.
 
     Args:
         table: The table; it is created if it does not exist.
@@ -117,39 +109,34 @@ def take_over(
     listing, starts = retry_listing(
         client, lambda listing: _believed(client, listing, consumer, default, on_data_loss)
     )
-    frozen = checked_starts(client, starts.as_start_positions(), listing)
+    fixed = {key: start.position for key, start in starts.items() if start.position is not None}
+    ended = frozenset(starts.keys() - fixed.keys())
+    frozen = checked_starts(client, StartPositions(shards=fixed, ended=ended), listing)
     shards, expired = _positions(client, listing, frozen)
     listed = {shard.shard_id for shard in listing.shards}
     gone = {key: stored for key, stored in consumer.items() if key not in listed and not stored.ended}
     shards = {key: _given_up(listing, stored) for key, stored in gone.items()} | shards
     # Checked after reading, so that every record was read from the stream of the list.
-    if client.describe().identity != listing.summary.identity:
-        raise StreamRecreated(
-            client.stream, "deleted and created again during the import; nothing was changed. Run again"
-        )
+    identity = listing.summary.identity
+    client.describe().require(identity, "during the import; nothing was changed. Run again")
     snapshot, current = stored_positions(table, listing, "fail", ())
     if snapshot is not None and current is None:
-        refuse_other_stream(table.uri, snapshot.streams_in_log(), listing.summary.identity)
-        refuse_rows_without_positions(table, snapshot, listing.summary.identity)
+        _refuse_used(table, identity, snapshot, None)
     if current is not None and snapshot is not None:
         current = snapshot.with_all_archived(current)
     elif expired and on_data_loss == "fail":
         raise LeasesRefused(client.stream, {key: f"{why}. {_CONTINUE}" for key, why in expired.items()})
-    planned = ImportResult(
-        {
-            shard_id: ImportedShard(
-                None if shard_id not in consumer else consumer[shard_id].stored,
-                shard,
-                _effect(shard_id, shards, current, gone),
-                f"{expired[shard_id]}: the first run records a gap"
-                if shard_id in expired
-                else starts.shards[shard_id].reason
-                if shard_id in starts.shards
-                else None,
-            )
-            for shard_id, shard in shards.items()
-        }
-    )
+    reasons = {key: start.reason for key, start in starts.items()}
+    reasons |= {key: f"{why}: the first run records a gap" for key, why in expired.items()}
+    planned = {
+        shard_id: ImportedShard(
+            consumer[shard_id].stored if shard_id in consumer else None,
+            shard,
+            _effect(shard_id, shards, current, gone),
+            reasons.get(shard_id),
+        )
+        for shard_id, shard in shards.items()
+    }
     if not apply:
         return planned
     if current is not None:
@@ -158,9 +145,9 @@ def take_over(
             "new table; or set the position of each shard with `kinesis-assets seek`, which also removes the "
             "rows that would be read again"
         )
-    table.create_if_missing(listing.summary.identity)
-    commit_first(table, listing, shards, partial(_refuse_changed, table, listing.summary.identity), by=by)
-    return replace(planned, applied=True)
+    table.create_if_missing(identity)
+    commit_first(table, listing, shards, partial(_refuse_used, table, identity), by=by)
+    return planned
 
 
 _CONTINUE = "To record this gap and go on, set on_data_loss: continue"
@@ -172,12 +159,11 @@ def _believed(
     consumer: Mapping[str, ConsumerShard],
     default: Position | None,
     on_data_loss: OnDataLoss,
-) -> tuple[StreamListing, Starts]:
+) -> tuple[StreamListing, dict[str, Start]]:
     """Return a list that has every shard of the consumer which can be read, and the starts of its shards."""
     listing, missing = confirmed_listing(client, listing, consumer)
     refuse_readable(client, missing)
-    starts = starts_of(listing, consumer, default)
-    refused = dict(starts.refused)
+    starts, refused = starts_of(listing, consumer, default)
     for shard_id in missing:
         if not consumer[shard_id].ended and on_data_loss == "fail":
             refused[shard_id] = (
@@ -278,12 +264,13 @@ def _place(shard: ShardPosition) -> PassedRecord | None:
     return _BEFORE_ALL if shard.position.kind is PositionKind.TRIM_HORIZON else passed(shard.position)
 
 
-def _refuse_changed(
+def _refuse_used(
     table: PositionedTable,
     identity: StreamIdentity,
     snapshot: TableSnapshot,
     positions: StreamPositions | None,
 ) -> None:
+    """Refuse a table that has got positions since the import was planned, or has rows or another stream."""
     if positions is not None:
         raise CommitFailed(
             table.uri,
@@ -294,7 +281,7 @@ def _refuse_changed(
     refuse_rows_without_positions(table, snapshot, identity)
 
 
-def facts_of_import(result: ImportResult) -> list[dict[str, Any]]:
+def facts_of_import(shards: Mapping[str, ImportedShard], *, applied: bool) -> list[dict[str, Any]]:
     """Return the rows that the command prints, one for each shard."""
     return [
         {
@@ -303,7 +290,7 @@ def facts_of_import(result: ImportResult) -> list[dict[str, Any]]:
             "position": SHARD_END if each.shard.finished else str(each.shard.position),
             "effect": str(each.effect),
             "reason": each.reason,
-            "applied": result.applied,
+            "applied": applied,
         }
-        for shard_id, each in result.shards.items()
+        for shard_id, each in shards.items()
     ]

@@ -48,44 +48,16 @@ WHOLE = (1 << 63) - 1
 """The sub-sequence number of a record of unknown length: the KCL skips whatever is left of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A lease of a shard.
-
-    Attributes:
-        position: The position at which the application would go on; None for LATEST and AT_TIMESTAMP, whose
-            time is only in the configuration of the application.
-        ended: The application has read the shard to its end.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease(ConsumerShard):
+    """A lease of a shard. It has no position for LATEST and AT_TIMESTAMP: the application has their time."""
 
     item: Item
-    position: Position | None
-    ended: bool
-
-    @property
-    def key(self) -> str:
-        """The key of the item."""
-        return _text(self.item, _KEY) or ""
-
-    @property
-    def stored(self) -> str:
-        """The checkpoint as it is stored."""
-        return _written(str(_text(self.item, _CHECKPOINT)), _number(self.item, _SUB) or 0)
 
     @property
     def owner(self) -> str | None:
         """The worker that owns it; None if none does."""
         return _text(self.item, _OWNER)
-
-    @property
-    def hash_range(self) -> tuple[str, str] | None:
-        """The shard's first and last hash key; None if the item has none."""
-        first, last = _text(self.item, _FIRST_KEY), _text(self.item, _LAST_KEY)
-        return None if first is None or last is None else (first, last)
-
-    def as_consumer_shard(self) -> ConsumerShard:
-        """Return where the application is in the shard."""
-        return ConsumerShard(f"lease {self.key}", self.stored, self.position, self.ended, self.hash_range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +179,16 @@ def lease_of(item: Item) -> Lease:
     if _number(item, _COUNTER) is None:
         raise InvalidInput(f"it has no {_COUNTER}, or one that is no number. Correct or delete it")
     checkpoint = _text(item, _CHECKPOINT)
-    if checkpoint == SHARD_END:
-        return Lease(item, None, ended=True)
-    if checkpoint in _WITHOUT_TIME:
-        return Lease(item, None, ended=False)
-    return Lease(item, _position(checkpoint, item), ended=False)
+    ended = checkpoint == SHARD_END
+    first, last = _text(item, _FIRST_KEY), _text(item, _LAST_KEY)
+    return Lease(
+        source=f"lease {_text(item, _KEY)}",
+        stored=_written(str(checkpoint), _number(item, _SUB) or 0),
+        position=None if ended or checkpoint in _WITHOUT_TIME else _position(checkpoint, item),
+        ended=ended,
+        hash_range=None if first is None or last is None else (first, last),
+        item=item,
+    )
 
 
 def _position(checkpoint: str | None, item: Item) -> Position:
@@ -258,8 +235,7 @@ def write_lease(
     shard_id: str,
     lease: Lease | None,
     *,
-    shard: Shard | None,
-    children: Sequence[str],
+    shards: Mapping[str, Shard | ShardPosition],
     checkpoint: Checkpoint,
 ) -> tuple[Lease, bool]:
     """Write the lease of a shard, without an owner, on the condition that its item has not changed.
@@ -267,7 +243,7 @@ def write_lease(
     Args:
         stream_name: See `Leases`.
         lease: The lease in the table; None if there is none.
-        shard: The shard; None if it is no longer listed.
+        shards: The shards whose hash keys, parents and children are known, by shard id.
 
     Returns:
         The lease as it was to be written; and False if another writer has changed it first.
@@ -275,7 +251,7 @@ def write_lease(
     Raises:
         LeaseTableFailed: The call failed, so it is unknown whether the lease was written.
     """
-    values = _values(shard, children, checkpoint)
+    values = _values(shard_id, shards, checkpoint)
     if lease is None:
         item: Item = {_KEY: {"S": shard_id}}
         if stream_name is not None:
@@ -287,35 +263,35 @@ def write_lease(
     # An empty value means none.
     before = {name: lease.item.get(name, {}) for name in (_COUNTER, _CHECKPOINT, _SUB, _OWNER, _NEW_OWNER)}
     kept = {name: value for name, value in lease.item.items() if name != _OWNER}
-    return lease_of(kept | values), table.update({_KEY: {"S": lease.key}}, values, [_OWNER], before)
+    return lease_of(kept | values), table.update({_KEY: lease.item[_KEY]}, values, [_OWNER], before)
 
 
-def mirrored(recorded: ShardPosition) -> Checkpoint:
-    """Return the checkpoint of a position for a mirror, without reading the record there."""
+def checkpoint_of(recorded: ShardPosition) -> Checkpoint:
+    """Return the checkpoint of a position. After a whole record, whose length is unknown, it has `WHOLE`."""
     position = recorded.position
-    number = position.sequence_number
     if recorded.finished:
         return Checkpoint(SHARD_END)
-    if number is None:
+    if position.sequence_number is None:
         return Checkpoint(str(position.kind))
     if position.kind is PositionKind.AT_SEQUENCE_NUMBER:
-        return checkpoint_at(number)
+        return checkpoint_at(position.sequence_number)
     sub = position.sub_sequence_number
-    return Checkpoint(number, WHOLE if sub is None else sub)
+    return Checkpoint(position.sequence_number, WHOLE if sub is None else sub)
 
 
-def _values(shard: Shard | None, children: Sequence[str], checkpoint: Checkpoint) -> Item:
+def _values(shard_id: str, shards: Mapping[str, Shard | ShardPosition], checkpoint: Checkpoint) -> Item:
     values: dict[str, dict[str, Any]] = {
         _CHECKPOINT: {"S": checkpoint.sequence_number},
         _SUB: {"N": str(checkpoint.sub)},
         _SWITCHES: {"N": "0"},
     }
-    if shard is not None:
+    if (shard := shards.get(shard_id)) is not None:
         values |= {_FIRST_KEY: {"S": shard.hash_range[0]}, _LAST_KEY: {"S": shard.hash_range[1]}}
         if shard.parents:  # DynamoDB accepts no empty set
             values[_PARENTS] = {"SS": list(shard.parents)}
-    if children:
-        values[_CHILDREN] = {"SS": list(children)}
+    is_end = checkpoint.sequence_number == SHARD_END
+    if children := [key for key, each in shards.items() if is_end and shard_id in each.parents]:
+        values[_CHILDREN] = {"SS": children}
     return values
 
 

@@ -13,20 +13,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from kinesis_assets.errors import KinesisAssetsError, LeasesRefused, LeaseTableFailed, reason_of
-from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.metrics import LEASE_TABLE_LAG, STREAM, measure
-from kinesis_assets.operations.leases.lease import leases_of, mirrored, write_lease
+from kinesis_assets.operations.leases.lease import checkpoint_of, leases_of, write_lease
 from kinesis_assets.operations.leases.starts import mismatch
 from kinesis_assets.table.run_files.states import MirrorState, read_mirror_state, write_mirror_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.leases.lease import Lease
     from kinesis_assets.operations.leases.lease_table import LeaseTable
-    from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
+    from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
 
 _log = logging.getLogger(__name__)
@@ -166,17 +165,18 @@ class LeaseMirror:
             positions = self._newest_positions()
             if positions is None:
                 return None
-            late = {
-                shard_id: recorded
+            late = [
+                shard_id
                 for shard_id, recorded in positions.shards.items()
-                if (lease := self._leases.get(shard_id)) is None or lease.stored != str(mirrored(recorded))
-            }
+                if (lease := self._leases.get(shard_id)) is None
+                or lease.stored != str(checkpoint_of(recorded))
+            ]
             if not late:
                 return positions.commit_id
             if attempt == _ATTEMPTS:
                 break
             # All are written, whatever others change: two mirrors that write the same leases need one pass.
-            written = [self._write(lease_table, *each, positions.shards) for each in late.items()]
+            written = [self._write(lease_table, shard_id, positions) for shard_id in late]
             if all(written):
                 return positions.commit_id
             self._lease_table = None
@@ -198,7 +198,7 @@ class LeaseMirror:
             for shard in self._listed
             if (lease := leases.by_shard.get(shard.shard_id)) is not None
             # Another run may have finished the shard since it was listed as open.
-            and (reason := mismatch(shard, replace(lease.as_consumer_shard(), ended=False)))
+            and (reason := mismatch(shard, replace(lease, ended=False)))
         }
         if owned or foreign:
             raise LeasesRefused(self._identity.name, owned | foreign)
@@ -206,21 +206,14 @@ class LeaseMirror:
         self._lease_table = lease_table
         return lease_table
 
-    def _write(
-        self,
-        lease_table: LeaseTable,
-        shard_id: str,
-        recorded: ShardPosition,
-        shards: Mapping[str, ShardPosition],
-    ) -> bool:
+    def _write(self, lease_table: LeaseTable, shard_id: str, positions: StreamPositions) -> bool:
         """Write a lease; return False if another writer has changed it first."""
         self._leases[shard_id], done = write_lease(
             lease_table,
             self._stream_name,
             shard_id,
             self._leases.get(shard_id),
-            shard=Shard(shard_id, recorded.parents, recorded.hash_range, "0"),
-            children=[key for key, each in shards.items() if recorded.finished and shard_id in each.parents],
-            checkpoint=mirrored(recorded),
+            shards=positions.shards,
+            checkpoint=checkpoint_of(positions.shards[shard_id]),
         )
         return done

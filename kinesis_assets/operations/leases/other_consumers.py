@@ -93,7 +93,7 @@ def of_spark(folder: TableFolder, stream: str) -> dict[str, ConsumerShard]:
         InvalidInput: It is not that of a query over the stream, or a file in it is invalid.
     """
     files = folder.open()
-    committed = _newest(files, "commits", folder.uri)
+    committed = _newest_batch(files, folder.uri)
     source, offsets = _offsets(_read(files, f"offsets/{committed}", folder.uri), stream, folder.uri)
     batch = offsets.pop("metadata").get("batchId")
     if batch is None:
@@ -208,8 +208,8 @@ def _of_iterator(kind: str, marker: object, sub_sequence: Mapping[str, Any]) -> 
     return Position.after(str(position.sequence_number), sub)
 
 
-def _newest(files: pyarrow.fs.FileSystem, folder: str, uri: str) -> int:
-    batches = [int(info.base_name) for info in files_in(files, folder) if info.base_name.isdigit()]
+def _newest_batch(files: pyarrow.fs.FileSystem, uri: str) -> int:
+    batches = [int(info.base_name) for info in files_in(files, "commits") if info.base_name.isdigit()]
     if not batches:
         raise InvalidInput(
             f"{uri} has no committed batch, so it is not the checkpoint folder of a query, or there is "

@@ -20,7 +20,6 @@ from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.settings import PageSizes
 from kinesis_assets.kinesis.shards import ancestors
-from kinesis_assets.kinesis.start_positions import StartPositions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +28,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
 
-_TRIM_HORIZON = Position(PositionKind.TRIM_HORIZON)
-
-DONE = "not stored, but a shard that was split or merged from it is: the consumer is done with it"
-UNREAD = "not stored: the consumer has not begun to read it"
-GIVEN = "the consumer stores no position that is fixed in time: starts at the given one"
+_GIVEN = "the consumer stores no position that is fixed in time: starts at the given one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +62,10 @@ class Start:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Starts:
-    """The starts of the listed shards, by shard id.
-
-    Attributes:
-        refused: Why a shard has no start, by shard id.
-    """
-
-    shards: Mapping[str, Start]
-    refused: Mapping[str, str]
-
-    def as_start_positions(self) -> StartPositions:
-        """Return them in the form of the setting `start`."""
-        positions = {key: start.position for key, start in self.shards.items() if start.position is not None}
-        return StartPositions(shards=positions, ended=frozenset(self.shards.keys() - positions.keys()))
-
-
 def starts_of(
     listing: StreamListing, consumer: Mapping[str, ConsumerShard], default: Position | None
-) -> Starts:
-    """Return the start of each listed shard.
+) -> tuple[dict[str, Start], dict[str, str]]:
+    """Return the start of each listed shard, and why a shard has none, by shard id.
 
     Args:
         consumer: Where the consumer is, by shard id.
@@ -107,18 +85,19 @@ def starts_of(
             refused[shard.shard_id] = found
         else:
             starts[shard.shard_id] = found
-    return Starts(starts, refused)
+    return starts, refused
 
 
 def _start_of_unstored(
     shard: Shard, default: Position | None, *, known: set[str], continued: set[str]
 ) -> Start | str:
     if shard.shard_id in continued:
-        return Start(None, DONE)
+        reason = "not stored, but a shard that was split or merged from it is: the consumer is done with it"
+        return Start(None, reason)
     if not known.isdisjoint(shard.parents):
-        return Start(_TRIM_HORIZON, UNREAD)
+        return Start(Position(PositionKind.TRIM_HORIZON), "not stored: the consumer has not begun to read it")
     if default is not None:
-        return Start(default, GIVEN)
+        return Start(default, _GIVEN)
     return (
         "the consumer stores nothing about it, nor about a parent, so it is unknown which of its records it "
         "has read. Give the start of such shards with --default"
@@ -134,7 +113,7 @@ def _start(shard: Shard, stored: ConsumerShard, default: Position | None) -> Sta
     if stored.position is not None:
         return Start(stored.position)
     if default is not None:
-        return Start(default, GIVEN)
+        return Start(default, _GIVEN)
     return (
         f"{stored.source} is at {stored.stored}, whose time is not stored. Give the start of such shards "
         "with --default"

@@ -32,14 +32,9 @@ if TYPE_CHECKING:
     from kinesis_assets.table.raw_table import PositionedTable
 
 
-OLDEST = "TRIM_HORIZON"
-"""The start that means the oldest record that the stream has."""
-
 _RETENTION_MARGIN = timedelta(days=1)
 """The service may return records slightly older than the retention. Records older than the retention plus
 this margin are skipped."""
-
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class ReplayWindow(msgspec.Struct, frozen=True):
@@ -90,7 +85,7 @@ class ReplayWindow(msgspec.Struct, frozen=True):
 
 
 def _start(text: str) -> Position:
-    if text.upper() == OLDEST:
+    if text.upper() == PositionKind.TRIM_HORIZON:
         return Position(PositionKind.TRIM_HORIZON)
     if text.isascii() and text.isdigit():
         return Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=text)
@@ -113,7 +108,7 @@ def _time(name: str, text: str) -> datetime:
     if time is None or time.tzinfo is None:
         raise InvalidInput(
             f"invalid {name} of a replay {text[:200]!r}: use a sequence number; a time with a UTC offset, "
-            f"such as 2026-01-31T12:00:00Z; or, as its start, {OLDEST}"
+            f"such as 2026-01-31T12:00:00Z; or, as its start, TRIM_HORIZON"
         )
     return time.astimezone(UTC)
 
@@ -209,7 +204,7 @@ def _plan(
     oldest = listing.summary.oldest_kept
     floor = _floor(amendment)
     start = _clipped_start(window, floor, oldest)
-    not_before = max(start.timestamp or oldest - _RETENTION_MARGIN, floor or _LONG_AGO)
+    not_before = max(filter(None, [start.timestamp or oldest - _RETENTION_MARGIN, floor]))
     ranges: dict[str, ShardRange] = {}
     not_read: dict[str, ReplayOutcome] = {}
     left_out: list[str] = []
@@ -336,7 +331,7 @@ def _expired(
             shard_id,
             f"the replay starts at {range_.start}, but the stream keeps {summary.retention_hours} h: records "
             f"that arrived before {oldest:%Y-%m-%dT%H:%M:%SZ} cannot be read again. The rest was filled in; "
-            f"to replay only that, start at {OLDEST}",
+            "to replay only that, start at TRIM_HORIZON",
         )
         for shard_id, range_ in ranges.items()
         if range_.start.timestamp is not None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, ShardError, StreamRecreated
+from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, ShardError
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind, at, passed
@@ -94,30 +94,23 @@ def _execute(
     fill: Fill, client: StreamClient, table: PositionedTable, plan: ReplayPlan, by: str | None
 ) -> tuple[dict[str, ReplayOutcome], int | None]:
     """Execute a plan, and return the outcomes by shard id and the version of the commit."""
-    result = FillResult()
-    early: dict[str, str] = {}
-    cleared: dict[str, tuple[ClearedGap, ...]] = {}
-    if plan.ranges:
-        until = read_until(plan.batch_id)
-        landing = LandingJob(
-            str(client.address), client.settings, table.folder, plan.batch_id, until, table.layout
-        )
-        result = fill(FillJob(landing, plan.existing_files, plan.not_before), list(plan.ranges.values()))
-        early = early_ends(client, plan.ranges, plan.gaps, result.shards)
-        # Checked after reading, so that every record was read from the stream that was planned.
-        summary = client.describe()
-        if summary.identity != plan.listing.summary.identity:
-            raise StreamRecreated(
-                client.stream,
-                "deleted and created again during the replay; nothing was committed",
-                advice=WAY_OUT_OF_RECREATION,
-            )
-        cleared = _cleared(plan, result, early, summary)
+    if not plan.ranges:
+        return dict(plan.not_read), None
+    until = read_until(plan.batch_id)
+    landing = LandingJob(
+        str(client.address), client.settings, table.folder, plan.batch_id, until, table.layout
+    )
+    result = fill(FillJob(landing, plan.existing_files, plan.not_before), list(plan.ranges.values()))
+    early = _early_ends(client, plan.ranges, plan.gaps, result.shards)
+    # Checked after reading, so that every record was read from the stream that was planned.
+    identity, summary = plan.listing.summary.identity, client.describe()
+    summary.require(identity, "during the replay; nothing was committed", WAY_OUT_OF_RECREATION)
+    cleared = _cleared(plan, result, early, summary)
     version = None
     if result.files or cleared:
         version = commit_missing_rows(
             table,
-            identity=plan.listing.summary.identity,
+            identity=identity,
             version=plan.version,
             amendment=plan.amendment,
             not_before=plan.not_before,
@@ -131,8 +124,7 @@ def _execute(
         shard.shard_id: _outcome(plan, shard, cleared.get(shard.shard_id, ()), early.get(shard.shard_id))
         for shard in result.shards
     }
-    requested = [*plan.ranges, *plan.not_read]
-    return {shard_id: read.get(shard_id) or plan.not_read[shard_id] for shard_id in requested}, version
+    return {shard_id: read[shard_id] for shard_id in plan.ranges} | dict(plan.not_read), version
 
 
 def _cleared(
@@ -221,7 +213,7 @@ def _start_missing(plan: ReplayPlan, shard: ShardFillResult) -> DataLost | None:
     )
 
 
-def early_ends(
+def _early_ends(
     client: StreamClient,
     ranges: Mapping[str, ShardRange],
     gaps: Mapping[str, Collection[Gap]],

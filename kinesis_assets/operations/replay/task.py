@@ -40,7 +40,7 @@ from kinesis_assets.table.positions.range_stats import Count, RangeStats, Time
 from kinesis_assets.table.run_files.task_files import ProgressFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import date, datetime
 
     from pyarrow.fs import FileSystem
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.records.records import Records
+    from kinesis_assets.spark.arrow_steps import ArrowStep
     from kinesis_assets.table.data_file import FileStats
 
 
@@ -81,14 +82,11 @@ def fill(spark: SparkSession, job: FillJob, ranges: Sequence[ShardRange]) -> Fil
     return FillResult.of([row[0] for row in rows], job.landing.stream, job.landing.batch_id, ranges)
 
 
-def _task(
-    job: FillJob, groups: Sequence[Sequence[ShardRange]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(job: FillJob, groups: Sequence[Sequence[ShardRange]]) -> ArrowStep:
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch["id"].to_pylist():
-                result = fill_group(job, groups[number])
-                yield pa.RecordBatch.from_pydict({"filling": [encode(result)]})
+        for number in (number for batch in numbers for number in batch["id"].to_pylist()):
+            result = fill_group(job, groups[number])
+            yield pa.RecordBatch.from_pydict({"filling": [encode(result)]})
 
     return run
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamSummary
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 TIME_TO_READ = timedelta(hours=1)
 """A record that expires earlier than this counts as expired, because the next run might not find it."""
@@ -49,7 +50,7 @@ class Target:
         position: TRIM_HORIZON means that of `oldest`.
         first: The first record from there on; None if there is none.
         oldest: The oldest record that does not expire within `TIME_TO_READ`; None if there is none.
-        unread: The first record of a shard of which none was ever read; None if it is not known.
+        unread: The first record that is not read yet; None if there is none, or if it was not looked for.
     """
 
     position: Position
@@ -91,26 +92,26 @@ def first_record(client: StreamClient, shard: Shard, position: Position) -> Firs
 
 
 def newest_target(
-    client: StreamClient, shard: Shard, summary: StreamSummary, complete_until: datetime | None
+    client: StreamClient, shard: Shard, summary: StreamSummary, recorded: ShardPosition
 ) -> Target:
     """Find the first record since `SETTLED` or, if there is none, since twice as long ago, and so on.
 
     A catch-up moves the shard to this record. So a replay of what it skipped ends at a record that exists.
 
     Args:
-        complete_until: The search ends at this time, because a run has read what is before it.
+        recorded: The shard in the table. The search ends at the time up to which a run has read it.
 
     Raises what `read_target` raises.
     """
     now = summary.service_time
     oldest = summary.oldest_kept
-    end = oldest if complete_until is None else max(oldest, complete_until)
+    end = max(oldest, recorded.complete_until or oldest)
     age = SETTLED
     while True:
         position = Position.at_timestamp(now - age)
         first = first_record(client, shard, position)
         if first is not None or now - age <= end:
-            return Target(position, first, oldest=None)
+            return Target(position, first, None, first_unread(client, shard, recorded.position))
         age *= 2
 
 

@@ -50,7 +50,6 @@ class Move:
         gap: The records that are skipped; None if none are.
     """
 
-    shard_id: str
     direction: Direction
     before: ShardPosition
     after: ShardPosition
@@ -66,17 +65,15 @@ def plan_moves(
     listed_open: Container[str],
     now: datetime,
     all_shards: bool,
-    unread: Mapping[str, FirstRecord | None] | None = None,
+    to_fill: bool,
 ) -> dict[str, Move]:
     """Plan the move of each chosen shard, without the numbers of rows that are removed.
 
     Args:
-        targets: The target of each chosen shard, by shard id; a shard that is not listed
-            has none.
+        targets: The targets of chosen shards, by shard id. A shard without one stays.
         listed_open: The shards that the stream lists as open.
         all_shards: The shards were not named, so a shard that cannot be moved stays.
-        unread: Of a catch-up, the first unread record of each shard. No shard goes back, and the gaps are
-            marked to be filled.
+        to_fill: Of a catch-up: no shard goes back or is reopened, and the gaps are marked to be filled.
 
     Raises:
         SeekRefused: A shard that was named cannot be moved.
@@ -87,9 +84,9 @@ def plan_moves(
         direction = Direction.STAYS
         if shard_id in targets:
             direction = _direction(shard, targets[shard_id])
-        if unread is not None and direction is Direction.BACK:
-            direction = Direction.STAYS  # a run has read it to the tip
-        wrongly_finished = shard.finished and shard_id in listed_open
+        if to_fill and (shard.finished or direction is Direction.BACK):
+            direction = Direction.STAYS  # a run has read it to its end, or to the tip
+        wrongly_finished = shard.finished and shard_id in listed_open and not to_fill
         if direction is Direction.FORWARD and shard.finished and not wrongly_finished:
             if not all_shards:
                 raise SeekRefused(
@@ -98,14 +95,13 @@ def plan_moves(
             direction = Direction.STAYS
         if direction is Direction.STAYS and wrongly_finished:
             reopened = msgspec.structs.replace(shard, finished=False)
-            moves[shard_id] = Move(shard_id, Direction.REOPEN, shard, reopened)
+            moves[shard_id] = Move(Direction.REOPEN, shard, reopened)
         elif direction is Direction.STAYS:
-            moves[shard_id] = Move(shard_id, direction, shard, shard)
+            moves[shard_id] = Move(direction, shard, shard)
         elif direction is Direction.BACK:
             moves[shard_id] = _back(shard_id, shard, targets[shard_id])
         else:
-            move = _forward(shard_id, shard, targets[shard_id], now)
-            moves[shard_id] = move if unread is None else _to_fill(move, targets[shard_id], unread, now)
+            moves[shard_id] = _forward(shard, targets[shard_id], now, to_fill=to_fill)
     _reopen_empty(moves)
     return moves
 
@@ -150,66 +146,49 @@ def _is_complete(shard: ShardPosition, position: Position) -> bool:
     return position.timestamp is not None and until is not None and position.timestamp <= until
 
 
-def _forward(shard_id: str, shard: ShardPosition, target: Target, now: datetime) -> Move:
-    first, start = target.first, target.unread
+def _forward(shard: ShardPosition, target: Target, now: datetime, *, to_fill: bool) -> Move:
+    """Return the move of a shard that skips records.
+
+    The gap starts at the first record that it skips, if that is known: a replay that still finds this record
+    has provably read the whole gap. If records may have expired before, the gap starts at the position.
+
+    The gap of a catch-up ends before the record at which the next run starts. A shard without such a record,
+    or without any before it, stays.
+    """
+    first, skipped, current = target.first, target.unread, passed(shard.position)
+    if skipped is not None and first is not None and at(skipped.sequence_number) >= at(first.sequence_number):
+        skipped = None
+    complete = _is_available(shard, now)
+    if to_fill and (first is None or (complete and skipped is None)):
+        # Nothing is skipped, so nothing is gained; and if that response was wrong, a move would lose records.
+        return Move(Direction.STAYS, shard, shard)
     gap = Gap(
         after=shard.position,
         since=None if shard.is_unread else shard.complete_until,  # nothing is read before the first plan
         next_sequence_number=None if first is None else first.sequence_number,
         until=now if first is None else first.arrival,
+        to_fill=to_fill,
     )
-    if start is not None and _is_available(shard, now) and (first is None or _number(start) < _number(first)):
-        gap = _from_record(gap, start)
+    if complete and skipped is not None and (current is None or at(skipped.sequence_number) > current):
+        start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=skipped.sequence_number)
+        gap = msgspec.structs.replace(gap, after=start, since=gap.since or skipped.arrival)
+    at_record = to_fill or target.position.kind is PositionKind.TRIM_HORIZON
     after = msgspec.structs.replace(
         shard,
-        position=_at_first(target) if target.position.kind is PositionKind.TRIM_HORIZON else target.position,
+        position=_at_first(target) if at_record else target.position,
         finished=False,
         tip_time=None,
         last_arrival=None,
-        wanted_from=target.position.timestamp or gap.until,
+        wanted_from=gap.until if at_record else target.position.timestamp or gap.until,
         gaps=(*shard.gaps, gap),
     )
-    return Move(shard_id, Direction.FORWARD, shard, after, gap=gap)
-
-
-def _to_fill(move: Move, target: Target, unread: Mapping[str, FirstRecord | None], now: datetime) -> Move:
-    """Return the move of a catch-up: its gap is to be filled, and starts at the first record that it skips.
-
-    A replay that still finds this record has provably read the whole gap. If records may have expired before,
-    the gap starts at the position, and cannot be proven to be filled. The gap ends before the record at which
-    the next run starts. A shard without such a record, or without any before it, stays.
-    """
-    shard, gap = move.before, move.gap
-    if gap is None:
-        return move
-    first, current = unread.get(move.shard_id), passed(shard.position)
-    complete = _is_available(shard, now)
-    if target.first is None or (complete and (first is None or _number(first) >= _number(target.first))):
-        # Nothing is skipped, so nothing is gained; and if that response was wrong, a move would lose records.
-        return Move(move.shard_id, Direction.STAYS, shard, shard)
-    known = msgspec.structs.replace(gap, to_fill=True)
-    if complete and first is not None and (current is None or at(first.sequence_number) > current):
-        known = _from_record(known, first)
-    after = msgspec.structs.replace(
-        move.after, position=_at_first(target), wanted_from=target.first.arrival, gaps=(*shard.gaps, known)
-    )
-    return replace(move, gap=known, after=after)
+    return Move(Direction.FORWARD, shard, after, gap=gap)
 
 
 def _is_available(shard: ShardPosition, now: datetime) -> bool:
     """Whether no unread record of a shard can have expired before its target was read."""
     since, hours = shard.complete_until, shard.retention_hours
     return since is not None and hours is not None and since + timedelta(hours=hours) > now + _PROBING
-
-
-def _from_record(gap: Gap, first: FirstRecord) -> Gap:
-    """Return a gap that starts at its first record, so that a replay can prove that it has read all."""
-    start = Position(PositionKind.AT_SEQUENCE_NUMBER, sequence_number=first.sequence_number)
-    return msgspec.structs.replace(gap, after=start, since=gap.since or first.arrival)
-
-
-def _number(record: FirstRecord) -> int:
-    return int(record.sequence_number)
 
 
 def _back(shard_id: str, shard: ShardPosition, target: Target) -> Move:
@@ -235,7 +214,7 @@ def _back(shard_id: str, shard: ShardPosition, target: Target) -> Move:
         wanted_from=first.arrival if first else target.position.timestamp or shard.wanted_from,
         gaps=shard.gaps if new is None or first is None else _gaps_before(shard.gaps, new, first),
     )
-    return Move(shard_id, Direction.BACK, shard, after)
+    return Move(Direction.BACK, shard, after)
 
 
 def _passed_at_target(target: Target) -> PassedRecord | None:
@@ -268,16 +247,16 @@ def _gaps_before(gaps: Sequence[Gap], new: PassedRecord, first: FirstRecord) -> 
 
 def _reopen_empty(moves: dict[str, Move]) -> None:
     """Reopen chosen shards without records whose parents are read again."""
-    while empty := [
-        move
-        for move in moves.values()
+    while empty := {
+        shard_id: move
+        for shard_id, move in moves.items()
         if move.after.finished
         and passed(move.after.position) is None
         and any(parent in moves and not moves[parent].after.finished for parent in move.after.parents)
-    ]:
-        for move in empty:
+    }:
+        for shard_id, move in empty.items():
             after = msgspec.structs.replace(move.before, finished=False)
-            moves[move.shard_id] = replace(move, direction=Direction.BACK, after=after)
+            moves[shard_id] = replace(move, direction=Direction.BACK, after=after)
 
 
 def moving(moves: Mapping[str, Move]) -> dict[str, Move]:

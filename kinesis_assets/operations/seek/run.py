@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused, StreamRecreated
+from kinesis_assets.errors import AttemptExpired, InvalidInput, PositionConflict, SeekRefused
 from kinesis_assets.ingest.shard_lists import check_for_seek
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import confirm_summary, list_shards
 from kinesis_assets.kinesis.position import at, passed
-from kinesis_assets.kinesis.start_positions import StartPositions, try_sequence_numbers
+from kinesis_assets.kinesis.start_positions import try_sequence_numbers, without_latest
 from kinesis_assets.operations.seek.first_records import (
     TIME_TO_READ,
     first_unread,
@@ -30,8 +30,7 @@ from kinesis_assets.operations.seek.plan import Direction, going_back, moving, p
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit_loop import Try, commit_positions
 from kinesis_assets.table.ownership import WAY_OUT_OF_RECREATION
-from kinesis_assets.table.positions import amendments as amendment_file
-from kinesis_assets.table.positions.amendments import ClearedGap
+from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.positions.positions import Seek, next_positions
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.row_predicates import RowsAfter
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.kinesis.position import Position
+    from kinesis_assets.kinesis.position import PassedRecord, Position
     from kinesis_assets.kinesis.stream import StreamListing
-    from kinesis_assets.operations.seek.first_records import FirstRecord, Target
+    from kinesis_assets.operations.seek.first_records import Target
     from kinesis_assets.operations.seek.plan import Move
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
@@ -74,14 +73,13 @@ class _Request:
     Attributes:
         targets: The targets of the listed shards among the chosen ones, by shard id.
         all_shards: The shards were not named.
-        unread: Of a catch-up, the first unread record of each of these shards; None for another seek.
     """
 
     listing: StreamListing
     targets: Mapping[str, Target]
     chosen: Sequence[str]
     all_shards: bool
-    unread: Mapping[str, FirstRecord | None] | None = None
+    to_fill: bool
 
 
 def seek(
@@ -102,7 +100,8 @@ def seek(
         shard_ids: The shards; None for all shards that can be moved there.
         by: Id of the Dagster run or name of the person, recorded with the positions.
         apply: Commit the moves; otherwise only plan them.
-        to_fill: Mark the gaps of the skipped records as `Gap.to_fill`, and move no shard back.
+        to_fill: Mark the gaps of the skipped records as `Gap.to_fill`. Shards that are finished stay, and
+            none goes back.
 
     Raises:
         InvalidInput: There is no such shard or position, or no run has committed yet.
@@ -132,12 +131,7 @@ def seek(
     # The targets use the shorter retention, to be safe; the longer one is what both responses confirm.
     request = _request(client, listing.with_retention(hours[0]), recorded, to, shard_ids, to_fill=to_fill)
     listing = listing.with_retention(hours[1])
-    if client.describe().identity != identity:
-        raise StreamRecreated(
-            client.stream,
-            "deleted and created again during the seek; nothing was changed",
-            advice=WAY_OUT_OF_RECREATION,
-        )
+    client.describe().require(identity, "during the seek; nothing was changed", WAY_OUT_OF_RECREATION)
     planned = _plan(snapshot, recorded.with_listing(listing), request)
     if not apply or not moving(planned):
         return SeekResult(planned)
@@ -163,7 +157,7 @@ def seek(
         return Try(
             SeekResult(moves, applied=True),
             following.commit_id,
-            partial(commit_moves, snapshot, following, moves, table.clock),
+            partial(_commit, snapshot, following, moves, table.clock),
         )
 
     result, version = commit_positions(table, expected, batch_id, prepare)
@@ -194,12 +188,9 @@ def _request(
         raise InvalidInput(
             f"{to} belongs to one shard, but {len(chosen)} shards are selected; move each shard separately"
         )
-    position = StartPositions(to).frozen(replace(listing, shards=listing.shards[:1]))[
-        listing.shards[0].shard_id
-    ]
     if shard_ids is not None:
         for shard_id in chosen:
-            if shard_id not in listed:
+            if shard_id not in listed and not (to_fill and known[shard_id].finished):
                 raise SeekRefused(
                     shard_id,
                     "the stream no longer lists this shard, so none of its records can be read; name other "
@@ -207,16 +198,13 @@ def _request(
                 )
     readable = [shard_id for shard_id in chosen if shard_id in listed]
     if to_fill:
-        behind = {key: shard for key in readable if not (shard := known[key]).finished}
         targets = {
-            shard_id: newest_target(client, listed[shard_id], listing.summary, shard.complete_until)
-            for shard_id, shard in behind.items()
+            shard_id: newest_target(client, listed[shard_id], listing.summary, known[shard_id])
+            for shard_id in readable
+            if not known[shard_id].finished
         }
-        unread = {
-            shard_id: first_unread(client, listed[shard_id], shard.position)
-            for shard_id, shard in behind.items()
-        }
-        return _Request(listing, targets, chosen, shard_ids is None, unread)
+        return _Request(listing, targets, chosen, all_shards=shard_ids is None, to_fill=True)
+    position = without_latest(to, listing, chosen[0])
     try_sequence_numbers(client, dict.fromkeys(readable, position))
     targets = {
         shard_id: read_target(client, listed[shard_id], listing.summary, position) for shard_id in readable
@@ -225,7 +213,7 @@ def _request(
         if known[shard_id].is_unread and target.position != known[shard_id].position:
             found = first_unread(client, listed[shard_id], known[shard_id].position)
             targets[shard_id] = replace(target, unread=found)
-    return _Request(listing, targets, chosen, shard_ids is None)
+    return _Request(listing, targets, chosen, all_shards=shard_ids is None, to_fill=False)
 
 
 def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request) -> dict[str, Move]:
@@ -237,14 +225,10 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
         listed_open={shard.shard_id for shard in request.listing.shards if not shard.closed},
         now=request.listing.summary.service_time,
         all_shards=request.all_shards,
-        unread=request.unread,
+        to_fill=request.to_fill,
     )
     back = going_back(moves)
-    places = {
-        shard_id: place
-        for shard_id, move in back.items()
-        if (place := passed(move.after.position)) is not None
-    }
+    places = _places(back)
     stream = positions.identity.name
     rows = snapshot.count(RowsAfter(stream, places)) if places else {}
     amendment = snapshot.amendment(positions.identity)
@@ -253,6 +237,15 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
         moves[shard_id] = replace(move, rows_removed=rows.get(shard_id, 0))
     _refuse_before_children(snapshot, positions, request.listing, moves)
     return moves
+
+
+def _places(moves: Mapping[str, Move]) -> dict[str, PassedRecord]:
+    """Return the last record that each shard has passed after its move, for shards that have passed one."""
+    return {
+        shard_id: place
+        for shard_id, move in moves.items()
+        if (place := passed(move.after.position)) is not None
+    }
 
 
 def _refuse_late(table: PositionedTable, batch_id: int) -> None:
@@ -365,7 +358,7 @@ def _moved(moves: Mapping[str, Move], *, by: str, now: datetime) -> dict[str, Sh
     }
 
 
-def commit_moves(
+def _commit(
     snapshot: TableSnapshot, following: StreamPositions, moves: Mapping[str, Move], clock: Clock
 ) -> None:
     """Try once to commit moves.
@@ -375,12 +368,7 @@ def commit_moves(
     """
     identity, back = following.identity, going_back(moves)
     amendment = _amendment(snapshot, following, tuple(back), clock) if back else None
-    places = {
-        shard_id: place
-        for shard_id, move in back.items()
-        if move.rows_removed and (place := passed(move.after.position)) is not None
-    }
-    if places:
+    if places := _places({shard_id: move for shard_id, move in back.items() if move.rows_removed}):
         predicate = RowsAfter(identity.name, places)
         snapshot.remove(predicate, identity=identity, positions=following, amendment=amendment)
     else:  # deleting no row would commit nothing
@@ -395,7 +383,7 @@ def _amendment(
     It is needed even if no row is removed: a replay that fills in rows at the same time must restart.
     """
     before = snapshot.amendment(following.identity)
-    return amendment_file.next_amendment(
+    return next_amendment(
         before,
         batch_id=following.batch_id,
         at=utc_now(clock),

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.servers.bucket import BUCKET, bucket
 from benchmarks.servers.slow_bucket import proxy_process
 from kinesis_assets.errors import StoreUnsuitable
-from kinesis_assets.operations.doctor.examine import Doctor
+from kinesis_assets.operations.doctor.examine import examine
 from kinesis_assets.operations.doctor.finding import Level
 from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.store.storage import TableFolder
@@ -95,7 +95,7 @@ def test_a_store_that_denies_puts_is_not_said_to_ignore_conditions(
 
 
 def store_findings(bench: Bench, **options: Any) -> list[Finding]:
-    findings = Doctor(bench.client, bench.table, **options).findings()
+    findings = examine(bench.client, bench.table, **options)
     return [finding for finding in findings if finding.check == "store"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from datetime import datetime, timedelta
@@ -14,7 +15,9 @@ from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, read_pause
 from support.command_line import single_line_error
+from support.formats import settings_of, table_of
 from support.mentions import assert_mentions
+from support.timing import WRITING
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +76,20 @@ def test_a_refused_run_names_the_whole_command_that_resumes_the_stream(
     name, *arguments = shlex.split(command)
     assert name == "kinesis-assets"
     monkeypatch.chdir(tmp_path)  # it works from any folder
+    assert cli(*arguments).exit_code == 0
+    assert read_pause(bench.table) is None
+
+
+def test_the_command_that_resumes_the_stream_of_an_iceberg_table_opens_it(bench, cli, tmp_path):
+    bench.table = table_of("iceberg", str(tmp_path / "iceberg"), WRITING)
+    bench.create()
+    bench.put(1)
+    bench.run()
+    settings = settings_of(bench.table)
+    catalog = ["--set", "format=iceberg", "--set", f"catalog={json.dumps(settings['catalog'])}"]
+    done = cli("pause", *bench.options, *catalog, "--reason", "schema change", "--by", "ann")
+    assert done.exit_code == 0, done.err
+    _, *arguments = shlex.split(read_pause(bench.table).command)
     assert cli(*arguments).exit_code == 0
     assert read_pause(bench.table) is None
 

@@ -1,11 +1,13 @@
-"""Parsing a stream's name or ARN."""
+"""A stream's name or ARN, and its identity."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.stream import StreamAddress
+from kinesis_assets.errors import InvalidInput, StreamRecreated
+from kinesis_assets.kinesis.stream import StreamAddress, StreamIdentity, StreamSummary
 
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders.v2"
 
@@ -89,3 +91,11 @@ def test_a_name_has_no_region():
 )
 def test_an_arn_may_be_that_of_an_address_by_its_name_and_region(text, arn, region, expected):
     assert StreamAddress.parse(text).may_have(arn, region) is expected
+
+
+def test_a_stream_that_was_created_again_is_reported_with_what_that_means():
+    created, now = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
+    summary = StreamSummary(StreamIdentity(ARN, created), now, retention_hours=24)
+    summary.require(StreamIdentity(ARN, created), "since then; run again")
+    with pytest.raises(StreamRecreated, match=r"stream orders.v2: deleted and created again since then; run"):
+        summary.require(StreamIdentity(ARN, now), "since then; run again")

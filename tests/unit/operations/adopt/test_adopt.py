@@ -9,7 +9,7 @@ import pytest
 
 from kinesis_assets.errors import PositionsMissing
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations.doctor.examine import Doctor
+from kinesis_assets.operations.doctor.examine import examine
 from kinesis_assets.operations.doctor.finding import Level
 from kinesis_assets.operations.doctor.row_scan import Counted, Scan
 from kinesis_assets.table.ownership import OWNER
@@ -46,7 +46,7 @@ def test_the_plan_changes_nothing(bench):
     bench.run()
     copy_rows(bench)
     result = bench.adopt(apply=False)
-    assert (result.applied, len(result.shards)) == (False, 1)
+    assert len(result.shards) == 1
     assert bench.version == 0
 
 
@@ -126,7 +126,7 @@ def test_an_adoption_whose_response_is_lost_is_found_behind_the_commit_of_a_run(
         raise OSError("connection reset")
 
     monkeypatch.setattr(TableSnapshot, "commit", lost)
-    assert bench.adopt().applied
+    assert len(bench.adopt().shards) == 1
     assert bench.items == [1, 2]
 
 
@@ -141,5 +141,5 @@ def test_the_doctor_reports_no_problem_for_adopted_rows(bench):
     def read_rows(_):
         return Scan({(batch_id, shard_id): Counted(1, 7)}, {})
 
-    findings = list(Doctor(bench.client, bench.table, read_rows=read_rows).findings())
+    findings = list(examine(bench.client, bench.table, read_rows=read_rows))
     assert not [finding for finding in findings if finding.level is Level.PROBLEM]

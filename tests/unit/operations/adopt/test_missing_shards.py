@@ -7,7 +7,7 @@ import pytest
 
 from kinesis_assets.errors import ShardListIncomplete
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.operations.doctor.examine import Doctor
+from kinesis_assets.operations.doctor.examine import examine
 from kinesis_assets.operations.doctor.finding import Level
 from support.copied_table import copy_of_a_split, copy_rows
 from support.shard_lists import omit_shards
@@ -58,7 +58,7 @@ def test_an_expired_shard_is_finished_after_its_newest_row(bench):
     bench.put(2)
     bench.run()
     assert bench.items == [1, 2]
-    findings = list(Doctor(bench.client, bench.table).findings())
+    findings = list(examine(bench.client, bench.table))
     assert not [finding for finding in findings if finding.level is Level.PROBLEM]
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.operations.catch_up import jump
+from kinesis_assets.operations.seek.plan import Direction
+from kinesis_assets.table.snapshot import TableSnapshot
 from support.catch_ups import catch_up, fill_gaps, open_gaps
 from support.shard_ids import A
 
@@ -122,3 +124,30 @@ def test_a_shard_without_any_record_stays(read):
     read.later(hours=25)
     assert move(read) is None
     assert open_gaps(read) == {}
+
+
+@pytest.mark.parametrize("shard_ids", [[], [A]])
+def test_a_shard_that_is_finished_by_mistake_stays(read, shard_ids):
+    read.forge_shards(A, finished=True)
+    (made,) = jump(read.client, read.table, shard_ids, by="ann", apply=True).moves.values()
+    assert made.direction is Direction.STAYS
+    assert read.at(A).finished
+
+
+@pytest.mark.parametrize("shard_ids", [[], [A]])
+def test_a_shard_that_a_run_finishes_meanwhile_stays(read, monkeypatch, shard_ids):
+    read.put(2)
+    read.later(minutes=2)
+    read.put(3)
+    commit = TableSnapshot.commit
+
+    def late(*arguments, **named):
+        monkeypatch.setattr(TableSnapshot, "commit", commit)
+        read.split(A)
+        read.run()
+        return commit(*arguments, **named)
+
+    monkeypatch.setattr(TableSnapshot, "commit", late)
+    (made,) = jump(read.client, read.table, shard_ids, by="ann", apply=True).moves.values()
+    assert made.direction is Direction.STAYS
+    assert (read.items, read.at(A).finished) == ([1, 2, 3], True)

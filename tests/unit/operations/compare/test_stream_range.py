@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, StreamRecreated
+from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.operations.compare.stream_range import Window, plan_range, read_shards
 from kinesis_assets.testing import UserRecord, aggregate
@@ -223,16 +223,6 @@ def test_a_shard_that_cannot_be_read_fails_the_read(bench, faults):
     faults.fail(status=400, code="AccessDeniedException", shard_id=B)
     with pytest.raises(ReadFailed, match=B):
         bench.read(planned)
-
-
-def test_a_stream_that_was_created_again_is_reported(bench):
-    planned = bench.plan()
-    planned.check_identity(bench.client)
-    bench.kinesis.delete_stream(StreamName=bench.stream)
-    bench.later(seconds=1)
-    bench.kinesis.create_stream(StreamName=bench.stream, ShardCount=1)
-    with pytest.raises(StreamRecreated):
-        planned.check_identity(bench.client)
 
 
 @pytest.mark.parametrize(

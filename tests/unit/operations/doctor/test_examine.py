@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from kinesis_assets.operations.doctor.examine import Doctor
+from kinesis_assets.operations.doctor.examine import examine
 from kinesis_assets.operations.doctor.finding import Level
 from kinesis_assets.table.ownership import OWNER
 from kinesis_assets.table.positions.positions_chain import positions_path
@@ -34,7 +34,7 @@ def test_a_healthy_table_has_no_problem(ingested, instance):
 
 def test_the_role_that_accesses_the_table_is_named(ingested, role):
     ingested.settings = replace(ingested.settings, role=role)
-    (first, *_) = Doctor(ingested.client, ingested.table).findings()
+    (first, *_) = examine(ingested.client, ingested.table)
     assert (first.check, first.level) == ("role", Level.OK)
     assert CALLER in first.sentence
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.operations.doctor.examine import Doctor
+from kinesis_assets.operations.doctor.examine import examine
 from kinesis_assets.operations.doctor.finding import Level
 from support.formats import restore, table_of
 from support.timing import WRITING
@@ -22,7 +22,7 @@ def landed(bench, tmp_path):
 
 
 def problems(bench):
-    found = Doctor(bench.client, bench.table).findings()
+    found = examine(bench.client, bench.table)
     return [(each.check, each.sentence) for each in found if each.level is Level.PROBLEM]
 
 

@@ -9,6 +9,7 @@ from datetime import date
 import pytest
 
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.operations.doctor.finding import Level
 from kinesis_assets.operations.doctor.history import CommittedRows, ExpectedRows, Rewind
 from kinesis_assets.operations.doctor.row_audit import differences, unproven_rows
 from kinesis_assets.operations.doctor.row_scan import Counted
@@ -52,7 +53,7 @@ def found_differences(counted, *each: CommittedRows, rewinds=(), floor=None) -> 
         )
         for batch_id, pieces in counted.items()
     }
-    return [(difference.sentence, difference.certain) for difference in differences(expected, found)]
+    return [(each.sentence, each.level is Level.PROBLEM) for each in differences(expected, found)]
 
 
 def complete(*each: CommittedRows) -> dict[int, list[tuple[int, int]]]:

@@ -17,8 +17,8 @@ from kinesis_assets.table.run_files.pause import pause
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kinesis_assets.operations.leases.export_leases import ExportResult
-    from kinesis_assets.operations.leases.import_leases import ImportResult
+    from kinesis_assets.operations.leases.export_leases import ExportedShard
+    from kinesis_assets.operations.leases.import_leases import ImportedShard
     from support.bench import Bench
     from support.lease_items import LeaseItems
 
@@ -41,7 +41,9 @@ class HandOver:
         self.waits.append(seconds)
         self.meanwhile()
 
-    def take(self, *, default: str | None = None, apply: bool = True, **settings: Any) -> ImportResult:
+    def take(
+        self, *, default: str | None = None, apply: bool = True, **settings: Any
+    ) -> dict[str, ImportedShard]:
         """Import the leases."""
         client = self.bench.client
         identity = client.describe().identity
@@ -52,14 +54,14 @@ class HandOver:
         return take_over(
             client,
             self.bench.table,
-            {shard_id: lease.as_consumer_shard() for shard_id, lease in found.by_shard.items()},
+            found.by_shard,
             default=None if default is None else Position.parse(default),
             on_data_loss=settings.get("on_data_loss", "fail"),
             by="ann",
             apply=apply,
         )
 
-    def hand(self, *, apply: bool = True, several_streams: bool = False) -> ExportResult:
+    def hand(self, *, apply: bool = True, several_streams: bool = False) -> dict[str, ExportedShard]:
         """Export the positions."""
         return hand_over(
             self.bench.client,

@@ -58,6 +58,16 @@ def test_a_move_forward_behind_a_concurrent_run_deletes_nothing(bench, before_co
     assert bench.items == [1, 2, 3]
 
 
+def test_the_gap_of_an_unread_shard_starts_after_what_a_concurrent_run_adds(bench, before_commit):
+    (shard_id,) = bench.create()
+    bench.plan()
+    first, _, third = bench.put(1, 2, 3)
+    before_commit(lambda: bench.run(max_records=1))
+    bench.seek(f"AT_SEQUENCE_NUMBER:{third}")
+    (gap,) = bench.at(shard_id).gaps
+    assert str(gap.after) == f"AFTER_SEQUENCE_NUMBER:{first}"
+
+
 def test_a_run_planned_before_a_seek_adds_no_rows(bench):
     (shard_id,) = bench.create()
     first, _ = bench.put(1, 2)
