@@ -34,6 +34,7 @@ from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE, check_files
 from kinesis_assets.table.data_file import REWRITTEN_FILES
 from kinesis_assets.table.maintenance.pruning import files_by_id
 from kinesis_assets.table.store.chain import write_file
+from kinesis_assets.table.store.storage import DAMAGED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,7 +141,7 @@ def recorded_copies(table: DerivedTable, schema: Mapping[str, Any]) -> dict[int,
     """
     found: dict[int, Sequence[CopiedFile]] = {}
     for batch_id in files_by_id(table.files, GROWTH_FOLDER):
-        with suppress(FileNotFoundError, msgspec.MsgspecError):
+        with suppress(FileNotFoundError, *DAMAGED):
             with table.files.open_input_file(_record_path(batch_id)) as opened:
                 record = msgspec.json.decode(opened.read(), type=_Copies)
             if record.columns == schema:

@@ -211,7 +211,11 @@ class StreamClient:
         named = {"StreamARN": stream_arn}
         response = self._call("ListStreamConsumers", "Consumers", **named)
         listed, followed = list(response["Consumers"]), set[str]()
-        while (token := response.get("NextToken")) and token not in followed:
+        while token := response.get("NextToken"):
+            if token in followed:
+                raise self._invalid(
+                    "ListStreamConsumers", "the service returned the same NextToken twice; try again later"
+                )
             followed.add(token)
             response = self._call("ListStreamConsumers", "Consumers", **named, NextToken=token)
             listed += response["Consumers"]

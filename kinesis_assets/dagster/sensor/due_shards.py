@@ -27,6 +27,7 @@ from kinesis_assets.dagster.partition_ranges import (
 )
 from kinesis_assets.ingest.idle_shards import is_behind, longest_wait, time_since_read, wait_after_empty_read
 from kinesis_assets.ingest.plan import stored_positions
+from kinesis_assets.kinesis.position import may_return
 from kinesis_assets.kinesis.reading.probes import SHARD_END, Probe, Prober
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def _is_done(shard: ShardPosition, signal: Signal) -> bool:
     """Whether a shard's position has passed what a signal is about."""
     if shard.finished or signal.found == SHARD_END:
         return shard.finished
-    return int(shard.position.sequence_number or 0) >= int(signal.found)
+    return not may_return(shard.position, signal.found)
 
 
 RUNS_PER_TICK = 3

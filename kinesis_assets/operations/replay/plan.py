@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -101,16 +102,14 @@ def _end(text: str) -> tuple[str | None, datetime | None]:
 
 
 def _time(name: str, text: str) -> datetime:
-    try:
+    with suppress(ValueError, OverflowError):  # out of range in UTC
         time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise InvalidInput(
-            f"invalid {name} of a replay {text[:200]!r}: use a sequence number; a time with a UTC offset, "
-            f"such as 2026-01-31T12:00:00Z; or, as its start, TRIM_HORIZON"
-        )
-    return time.astimezone(UTC)
+        if time.tzinfo is not None:
+            return time.astimezone(UTC)
+    raise InvalidInput(
+        f"invalid {name} of a replay {text[:200]!r}: use a sequence number; a time with a UTC offset, "
+        f"such as 2026-01-31T12:00:00Z; or, as its start, TRIM_HORIZON"
+    )
 
 
 @dataclass(frozen=True, slots=True)

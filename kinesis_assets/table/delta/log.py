@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.ownership import DERIVED, application
-from kinesis_assets.table.store.storage import is_missing
+from kinesis_assets.table.store.storage import DAMAGED, is_missing
 from kinesis_assets.table.stored_table import LogEntry, Rewrite
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def has_later_version(files: pyarrow.fs.FileSystem, version: int) -> bool:
 
 def newest_version_of(filesystem: pyarrow.fs.FileSystem, version: int, commit_id: int) -> int | None:
     """Return the newest version up to another one whose log entry points at a commit id, if any."""
-    with suppress(OSError, msgspec.MsgspecError):  # the version is only reported
+    with suppress(OSError, *DAMAGED):  # the version is only reported
         for earlier in range(version, max(-1, version - _MOST_ENTRIES), -1):
             entry = read_entry(filesystem, earlier)
             if entry is None:
@@ -145,7 +145,7 @@ def read_entry(filesystem: pyarrow.fs.FileSystem, version: int) -> LogEntry | No
 
     Raises:
         OSError: The entry cannot be read at the moment.
-        msgspec.MsgspecError: The file is not a log entry.
+        msgspec.MsgspecError, UnicodeDecodeError: The file is not a log entry.
     """
     path = f"{_LOG}/{version:020}.json"
     try:
@@ -178,7 +178,7 @@ def applications(filesystem: pyarrow.fs.FileSystem) -> frozenset[str]:
 
     Raises:
         OSError: The log cannot be read at the moment.
-        msgspec.MsgspecError: A file in it is not a log file.
+        msgspec.MsgspecError, UnicodeDecodeError: A file in it is not a log file.
     """
     names = [info.base_name for info in log_files(filesystem)]
     newest, checkpoint = _newest_checkpoint(names)
@@ -283,7 +283,7 @@ class RewriteLog:
     def _entry(self, version: int) -> LogEntry | None:
         try:
             return read_entry(self._filesystem, version)
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *DAMAGED) as error:
             raise TableUnreachable(
                 self._uri, f"version {version} of its log cannot be read: {error}"
             ) from None

@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow.fs
 from deltalake import ColumnProperties, PostCommitHookProperties, Schema, WriterProperties
 
@@ -42,6 +41,7 @@ from kinesis_assets.table.policy import HISTORY_RETENTION, TABLE_PROPERTIES
 from kinesis_assets.table.positions.positions_chain import POSITIONS_FOLDER
 from kinesis_assets.table.row_predicates import sql_text
 from kinesis_assets.table.snapshot import NewestRow, TableSnapshot
+from kinesis_assets.table.store.storage import DAMAGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +76,7 @@ class DeltaSnapshot(TableVersion, TableSnapshot):
         """Return the application ids of all transactions, see `TableSnapshot`."""
         try:
             return applications(self.table.files)
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *DAMAGED) as error:
             raise TableUnreachable(self.table.uri, f"its log cannot be read: {error}") from None
 
     def version_of(self, commit_id: int) -> int | None:

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, Field, PostCommitHookProperties, QueryBuilder, Schema, TableFeatures
@@ -23,6 +22,7 @@ from kinesis_assets.errors import CommitOvertaken, TableUnreachable, TableUnsuit
 from kinesis_assets.table.data_file import TableFile
 from kinesis_assets.table.delta.log import has_later_version, read_entry
 from kinesis_assets.table.delta.opening import delta_errors
+from kinesis_assets.table.store.storage import DAMAGED
 from kinesis_assets.table.stored_table import ReadableVersion, TableTotals
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class TableVersion(ReadableVersion):
         """
         if self._found is None:
             self._found = {}
-            with suppress(OSError, msgspec.MsgspecError):  # delta-rs reads it, or raises
+            with suppress(OSError, *DAMAGED):  # delta-rs reads it, or raises
                 entry = read_entry(self.table.files, self.version)
                 self._found |= {} if entry is None else entry.transactions
         if application not in self._found:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import TableUnreachable, TableUnsuitable
-from kinesis_assets.table.store.storage import is_missing
+from kinesis_assets.table.store.storage import DAMAGED, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -132,7 +132,7 @@ def _base_of(version: IcebergVersion, path: str) -> str | None:
             content = opened.read()
         text = gzip.decompress(content) if content.startswith(_GZIP) else content
         found = msgspec.json.decode(text, type=_Metadata)
-    except (msgspec.MsgspecError, EOFError):
+    except (EOFError, *DAMAGED):
         return None
     except OSError as error:
         if is_missing(files, path):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import InvalidInput, PauseUnreadable, StreamPaused
-from kinesis_assets.table.store.storage import not_writable, replace_file
+from kinesis_assets.table.store.storage import DAMAGED, not_writable, replace_file
 
 if TYPE_CHECKING:
     from kinesis_assets.table.raw_table import PositionedTable
@@ -72,7 +72,7 @@ def read_pause(table: PositionedTable) -> Pause | None:
         raise PauseUnreadable(table.uri, f"{PAUSE_FILE} cannot be read ({error}), {_WAY_OUT}") from None
     try:
         pause = msgspec.json.decode(content, type=Pause)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except DAMAGED as error:
         raise PauseUnreadable(table.uri, f"{PAUSE_FILE} is damaged ({error}), {_WAY_OUT}") from None
     if pause.format > _FORMAT:
         raise PauseUnreadable(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import msgspec
 
 from kinesis_assets.retry import Backoff
-from kinesis_assets.table.store.storage import replace_file
+from kinesis_assets.table.store.storage import DAMAGED, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -205,5 +205,5 @@ def _read(files: pyarrow.fs.FileSystem, path: str, kind: type[_State]) -> _State
     try:
         with files.open_input_file(path) as source:
             return msgspec.json.decode(source.read(_MAX_BYTES), type=kind)
-    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (FileNotFoundError, NotADirectoryError, *DAMAGED):
         return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kinesis_assets.table.store.storage import files_in, write_new
+from kinesis_assets.table.store.storage import DAMAGED, files_in, write_new
 
 if TYPE_CHECKING:
     import pyarrow.fs
@@ -71,7 +71,7 @@ class ProgressFiles:
         total = Progress()
         for info in self._files(files):
             # The task may be writing the file.
-            with files.open_input_file(info.path) as file, suppress(msgspec.MsgspecError):
+            with files.open_input_file(info.path) as file, suppress(*DAMAGED):
                 total += msgspec.json.decode(file.read(), type=Progress)
         return total
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 
 from kinesis_assets.errors import PositionsUnreadable, TableUnreachable
-from kinesis_assets.table.store.storage import is_missing, write_new
+from kinesis_assets.table.store.storage import DAMAGED, is_missing, write_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,8 +55,8 @@ class Chain(Generic[_Entry]):
         table: The table's URI, for errors.
         files: Returns the table's folder.
         path: Returns the path of a file in it by its commit id.
-        decode: Decodes the content of a file. It raises `msgspec.MsgspecError`, or
-            UnicodeDecodeError, if it is damaged or too new.
+        decode: Decodes the content of a file. It raises one of `DAMAGED` if it is
+            damaged or too new.
         way_out: What to do if a file is missing or damaged.
         memory: Returns the approximate memory in bytes of a decoded file, by its content and its entry.
 
@@ -182,7 +182,7 @@ class Chain(Generic[_Entry]):
         """
         try:
             return decode(content)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except DAMAGED as error:
             raise PositionsUnreadable(
                 self._table,
                 f"{self._path(commit_id)} cannot be decoded: {error}. Upgrade if a newer release wrote it. "

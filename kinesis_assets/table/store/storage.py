@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from uuid import uuid4
 
+import msgspec
+
 from kinesis_assets.errors import (
     InvalidInput,
     RoleNotAssumed,
@@ -47,6 +49,9 @@ _METADATA = {"delta": ("_delta_log", ".json"), "iceberg": ("metadata", ".metadat
 _AS_ONE_REQUEST = "allow_delayed_open=true"
 """Arrow's option to put a file of less than 10 MB with one request to S3. Without it, each file is a
 multipart upload, which takes three."""
+
+DAMAGED = (msgspec.MsgspecError, UnicodeDecodeError)
+"""What decoding a damaged file raises. The latter is raised for a text that is not UTF-8."""
 
 _S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[^\s?#%]+)?")
 

@@ -148,6 +148,7 @@ def test_only_recent_copies_with_the_same_columns_are_used(derived):
     record(derived, with_note(schema), "old", age=MAX_COPY_AGE + timedelta(minutes=1))
     write(derived, "1.json", b"")
     write(derived, f"{new_id()}.json", b'{"columns": ')
+    write(derived, f"{new_id()}.json", b'{"columns": {"\xff": 1}}')
     recorded = recorded_copies(derived.table, with_note(schema))
     assert set(usable_copies(derived.table, recorded)) == {"a", "b", "c"}
 

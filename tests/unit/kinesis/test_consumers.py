@@ -80,3 +80,18 @@ def test_a_description_that_lacks_a_field_or_is_malformed_is_an_incomplete_body(
 def test_another_name_is_an_incomplete_body(describe):
     with pytest.raises(CallFailed, match="is not consumer"):
         describe(lambda found: found.update(ConsumerName="other"))
+
+
+def test_a_repeated_token_makes_the_list_of_consumers_incomplete(client, stream_arn, faults):
+    for name in ("a", "b", "c"):
+        client.register_consumer(name, stream_arn)
+    tokens = []
+
+    def back_to_page_two(_, response):
+        tokens.append(response.members.get("NextToken"))
+        return response.but(NextToken=tokens[0])
+
+    faults.request("ListStreamConsumers", lambda arguments: {"MaxResults": 1, **arguments})
+    faults.answer("ListStreamConsumers", back_to_page_two, times=20)
+    with pytest.raises(CallFailed, match="the same NextToken twice"):
+        client.list_consumers(stream_arn)

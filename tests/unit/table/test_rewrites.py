@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kinesis_assets.errors import TableRewritten
+from kinesis_assets.errors import TableRewritten, TableUnreachable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.amendments import amendment_path
 from kinesis_assets.table.raw_table import PositionedTable
@@ -81,6 +81,17 @@ def test_a_run_is_refused_with_the_version_and_the_commands_to_continue(filled, 
     assert f"version {version} (" in str(caught.value)
     assert "kinesis-assets replay" in str(caught.value)
     assert "kinesis-assets adopt" in str(caught.value)
+
+
+def test_a_log_entry_that_is_not_utf_8_raises_table_unreachable(filled):
+    positions = current_positions(filled)
+    restore(filled)
+    table = PositionedTable(filled.uri)
+    snapshot = table.snapshot()
+    entry = Path(filled.uri, "_delta_log", f"{snapshot.version:020}.json")
+    entry.write_bytes(entry.read_bytes().replace(b'"operation":"', b'"operation":"\xff', 1))
+    with pytest.raises(TableUnreachable, match=f"version {snapshot.version} of its log"):
+        refuse_rewritten(table, snapshot, positions)
 
 
 def test_an_attempt_started_before_a_restore_commits_nothing(filled):

@@ -63,6 +63,7 @@ def test_only_the_given_shards_are_replayed(bench):
         ("LATEST", None),
         ("2026-01-31T12:00:00", None),
         ("soon", None),
+        ("9999-12-31T23:59:59-01:00", None),
         ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z"),
         ("2026-01-31T12:00:00Z", "later"),
         ("20", "3"),
