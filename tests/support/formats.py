@@ -96,7 +96,7 @@ def settings_of(table: PositionedTable) -> dict[str, Any]:
     """Return the settings of a stream for the format of a table."""
     if not isinstance(table.format, IcebergFormat):
         return {}
-    return {"format": "iceberg", **_settings_of(table.format._catalog)}
+    return {"format": "iceberg", **_settings_of(table.format._in_catalog.catalog)}
 
 
 def derived_settings(uri: str) -> dict[str, Any]:
