@@ -289,3 +289,8 @@ def test_random_avro_bytes_are_a_value_of_the_type_or_an_error(datum):
     with suppress(Undecodable):
         value = AvroReader(AvroDefinition(record), wanted).read(datum)
         assert pa.array([value], value_type(wanted)[1]).null_count == 0
+
+
+def test_schemas_with_an_id_that_no_header_has_are_refused():
+    with pytest.raises(InvalidInput, match="schema version 7: badly formed"):
+        Glue("a long", schemas={"7": SchemaVersion("JSON", "{}")})

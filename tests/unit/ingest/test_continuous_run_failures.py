@@ -259,7 +259,7 @@ def test_a_shard_that_stops_responding_after_one_page_is_reported_and_backed_off
     before = {2: lambda: bench.put(3, part=0.5)}
     harness = RunHarness(
         bench,
-        timing=replace(TIMING, first_response_timeout=2.0, failed_shard=LATE),
+        timing=replace(TIMING, first_response_timeout=8.0, failed_shard=LATE),
         before=before,
         last_iteration=2,
     ).run(A, B)

@@ -161,7 +161,6 @@ def test_an_empty_batch_is_decoded(raw):
         (Json("a varchar(3)"), r"the type varchar\(3\) is not supported"),
         (Json("a string collate UTF8_LCASE"), "the type string collate UTF8_LCASE is not supported"),
         (Json(StructType().add("a", "long").add("a", "long")), "two fields with the same name"),
-        (Glue("a long", schemas={"7": JSON_SCHEMA}), "schema version 7: badly formed"),
         (Glue("a long", schemas={SCHEMA_ID: SchemaVersion("AVRO", "{")}), "is not an Avro schema"),
         (Glue("a long", schemas={SCHEMA_ID: SchemaVersion("XML", "")}), "its data format is XML"),
         (Glue("a lon", schemas={SCHEMA_ID: JSON_SCHEMA}), "'a lon' is not a Spark type"),
