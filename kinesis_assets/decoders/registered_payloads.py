@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
@@ -65,7 +66,7 @@ _MAX_READERS = 1024
 
 
 @dataclass(frozen=True)
-class RegisteredDecoder(Generic[_Id]):
+class RegisteredDecoder(ABC, Generic[_Id]):
     """A decoder of records that begin with the id of the schema with which they were written.
 
     Attributes:
@@ -122,9 +123,9 @@ class RegisteredDecoder(Generic[_Id]):
 
         return step
 
+    @abstractmethod
     def unframed(self, decoding: Decoding) -> tuple[_Id, bytes]:
         """Set the schema id of a record, and return it and the payload. Raises `Undecodable`."""
-        raise NotImplementedError
 
     def reader_of(self, version: SchemaVersion | None) -> Callable[[bytes], Any]:
         """Create a function that decodes payloads of a schema version or raises `Undecodable`.
