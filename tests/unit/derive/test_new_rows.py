@@ -115,6 +115,19 @@ def test_files_whose_batches_are_unknown_are_read_once_in_a_step_of_their_own(tm
     assert not new_rows(source.table.uri, steps[-1].cursor).files
 
 
+def test_steps_over_files_whose_batches_are_unknown_are_bounded(tmp_path):
+    source = PlainDerived(tmp_path / "source", partitioned=False)
+    source.append((0, 0, "a"))
+    cursor = new_rows(source.table.uri).cursor
+    for number, text in enumerate("bcd", 1):
+        source.append((number, number, text * 5000))
+    rows = new_rows(source.table.uri, cursor, max_bytes=1)
+    assert (len(rows.selection.only), rows.more) == (1, True)
+    half = rows.bytes // 2  # an equal part of each file for each of the three commits
+    rows = new_rows(source.table.uri, cursor, max_bytes=half)
+    assert (len(rows.selection.only), rows.more) == (2, True)
+
+
 def test_the_condition_selects_the_same_rows_in_sql(landed):
     cursor = new_rows(landed.table.uri).cursor
     land(landed, 3)

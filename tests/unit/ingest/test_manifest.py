@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
+from msgspec.structs import replace
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.manifest import ShardLanding, is_reachable
@@ -63,6 +66,7 @@ def test_what_the_position_had_passed_cannot_be_read_again(start, position, firs
         ("AFTER_SEQUENCE_NUMBER:9", "10", False),
         ("AT_SEQUENCE_NUMBER:9", "8", True),
         ("AT_SEQUENCE_NUMBER:9", "9", False),
+        ("AFTER_SEQUENCE_NUMBER:9:0", "9:0", True),
     ],
 )
 def test_the_end_of_the_range_is_not_passed(up_to, position, is_within):
@@ -96,3 +100,21 @@ def test_a_range_has_either_an_end_or_an_error_of_its_shard(end, error, is_valid
     shard = ShardLanding("a", RangeStats.unread(start), end, error, ReadingFacts.unread(), None)
     checks = shard.checks(ShardRange("a", start, Bounds(), None))
     assert any(fails for fails, _ in checks) is not is_valid
+
+
+@pytest.mark.parametrize(("last", "is_valid"), [("7", True), ("6", False)])
+def test_the_position_after_a_single_row_is_that_of_the_row(last, is_valid):
+    start, arrival = Position.after("5"), datetime(2026, 1, 31, tzinfo=UTC)
+    stats = replace(
+        RangeStats.unread(start),
+        through=Position.after("7"),
+        first_sequence_number=last,
+        last_sequence_number=last,
+        rows=1,
+    )
+    facts = replace(ReadingFacts.unread(), first_arrival=arrival, last_arrival=arrival)
+    shard = ShardLanding("a", stats, RangeEnd.TIP, None, facts, None)
+    checks = shard.checks(ShardRange("a", start, Bounds(), None))
+    assert [reason for fails, reason in checks if fails] == (
+        [] if is_valid else ["a position that is not that of the last row"]
+    )

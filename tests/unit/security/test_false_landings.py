@@ -109,6 +109,7 @@ FALSE_LANDINGS: dict[str, Tamper] = {
     "more rows than its files have": with_stats(rows=3),
     "fewer rows than none": with_stats(rows=-1),
     "more marked rows than rows": with_facts(bad_records=3),
+    "more rows with one of two marks": with_facts(bad_records=1, outside_hash_range=2),
     "fewer bytes than none": with_stats(bytes=-1),
     "fewer than no checksums": with_stats(checksum=-1),
     "rows without numbers": with_stats(first_sequence_number=None, last_sequence_number=None),
