@@ -57,7 +57,7 @@ TESTS = {
 MOST = int(os.environ.get("MOST", "1000"))
 """The maximum number of mutants of a module. They are spread over it."""
 
-SECONDS = 30.0
+SECONDS = 60.0
 """How much CPU time the tests of one mutant may take without the mistake. Those after them are left out."""
 
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=quick", "--timeout=120"]

@@ -56,6 +56,8 @@ def test_each_finished_shard_is_in_exactly_one_segment_or_in_the_positions(chain
     finished = {key: shard for key, shard in found.shards.items() if shard.finished}
     assert folder.reopened().archived(found) | finished == all_finished
     assert sum(map(len, segments)) + len(finished) == len(all_finished)
+    end = msgspec.json.decode(folder.path(folder.newest).read_bytes())["archive"]
+    assert end["shards"] == sum(map(len, segments))
 
 
 def test_later_segments_do_not_change_earlier_ones(chain_of):

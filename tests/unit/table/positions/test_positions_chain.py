@@ -114,6 +114,14 @@ def test_a_file_of_another_commit_is_refused_and_not_cached(chain_of, has_base):
     assert chain.positions_at(first.commit_id) == first
 
 
+def test_a_header_that_is_longer_than_the_first_bytes_is_read_with_the_whole_file(chain_of, monkeypatch):
+    folder = chain_of()
+    positions = folder.follow({"a": shard_after(1)})
+    header = folder.header(positions)
+    monkeypatch.setattr(positions_file, "HEADER_BYTES", 20)
+    assert folder.header(positions) == header
+
+
 def test_an_error_names_the_missing_base(chain_of):
     folder = chain_of()
     base, _, newest = (folder.follow({"a": shard_after(number)}) for number in range(3))
