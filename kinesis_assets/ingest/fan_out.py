@@ -17,7 +17,7 @@ from msgspec import structs
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.ingest.manifest import Landing, ShardLanding
 from kinesis_assets.ingest.task import LandingJob, client_of
-from kinesis_assets.kinesis.consumers import NOT_FOUND
+from kinesis_assets.kinesis.consumers import NOT_FOUND, REGISTER_IT
 from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.received_pages import Received
@@ -174,11 +174,12 @@ class ConsumerSearch:
 
     def _report(self, error: CallFailed) -> None:
         if error.code == NOT_FOUND:
-            reason = f"is not there: {error.reason}. Register it with `kinesis-assets consumer register`"
+            reason = f"is not there: {error.reason}. {REGISTER_IT}"
         else:
             reason = f"cannot be described: {error.reason}"
         self.failure = f"consumer {self._consumer} {reason}"
-        if error.code in self._reported:
+        known = error.code == NOT_FOUND and self.found is not None  # a subscription has reported it
+        if known or error.code in self._reported:
             return
         self._reported.add(error.code)
         self._warn(

@@ -26,6 +26,9 @@ _ARN = re.compile(
 NOT_FOUND = "ResourceNotFoundException"
 """The name of the exception if there is no such consumer."""
 
+REGISTER_IT = "Register it with `kinesis-assets consumer register`"
+"""What to do then."""
+
 _TEXTS = ("ConsumerName", "ConsumerARN", "ConsumerStatus")
 
 

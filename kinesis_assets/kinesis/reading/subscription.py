@@ -20,7 +20,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from kinesis_assets.errors import CallFailed
-from kinesis_assets.kinesis.consumers import NOT_FOUND
+from kinesis_assets.kinesis.consumers import NOT_FOUND, REGISTER_IT
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.calls import StallDetector, is_transient
 from kinesis_assets.kinesis.reading.received_pages import Received
@@ -211,10 +211,11 @@ class Subscriptions:
         if error.code in self._reported:
             return
         self._reported.add(error.code)
+        advice = f" {REGISTER_IT}." if error.code == NOT_FOUND else ""
         self._warn(
             f"stream {self.client.stream}: GetRecords reads shard {shard_id}, and maybe others, instead of "
-            f"consumer {self.consumer_arn}: {error.reason}. The run subscribes again as soon as it can, and "
-            f"tries at least every {UNAVAILABLE.longest:.0f} s"
+            f"consumer {self.consumer_arn}: {error.reason}.{advice} The run subscribes again as soon as it can, "
+            f"and tries at least every {UNAVAILABLE.longest:.0f} s"
         )
 
 

@@ -252,20 +252,28 @@ def test_a_run_looks_for_a_missing_consumer_less_and_less_often(clocked_bench, f
     assert len(run.warnings) == 1
 
 
-def test_a_run_goes_on_with_getrecords_when_its_consumer_is_deregistered(bench, register):
+def test_a_run_goes_on_with_getrecords_when_its_consumer_is_deregistered_and_warns_once(clocked_bench, faults):
+    bench = clocked_bench
     bench.create(1)
     bench.put_many(5)
-    arn = register()
+    arn = register_consumer(bench)
 
     def deregister():
         bench.client.deregister_consumer(arn, bench.client.describe().identity.arn)
         bench.put_many(5)
 
-    run = FanOutRun(bench, before={3: deregister})
+    def search_again():
+        bench.client.settings.timing.clock.now += 6
+        bench.clock.seconds += 6
+        faults.calls.clear()
+
+    run = FanOutRun(bench, before={3: deregister, 6: search_again, 7: lambda: None})
     run.run_as("lake", A)
     bench.assert_exactly_once()
-    assert len(run.warnings) == 1
-    assert "ResourceNotFoundException" in run.warnings[0]
+    assert faults.count("DescribeStreamConsumer") == 1
+    (warning,) = run.warnings
+    assert "ResourceNotFoundException" in warning
+    assert "Register it with `kinesis-assets consumer register`" in warning
 
 
 def test_a_run_finds_its_consumer_again_after_it_was_registered_again(clocked_bench, calls):
