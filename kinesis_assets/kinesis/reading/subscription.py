@@ -214,8 +214,8 @@ class Subscriptions:
         advice = f" {REGISTER_IT}." if error.code == NOT_FOUND else ""
         self._warn(
             f"stream {self.client.stream}: GetRecords reads shard {shard_id}, and maybe others, instead of "
-            f"consumer {self.consumer_arn}: {error.reason}.{advice} The run subscribes again as soon as it can, "
-            f"and tries at least every {UNAVAILABLE.longest:.0f} s"
+            f"consumer {self.consumer_arn}: {error.reason}.{advice} The run subscribes again as soon as it "
+            f"can, and tries at least every {UNAVAILABLE.longest:.0f} s"
         )
 
 

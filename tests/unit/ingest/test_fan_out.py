@@ -252,7 +252,9 @@ def test_a_run_looks_for_a_missing_consumer_less_and_less_often(clocked_bench, f
     assert len(run.warnings) == 1
 
 
-def test_a_run_goes_on_with_getrecords_when_its_consumer_is_deregistered_and_warns_once(clocked_bench, faults):
+def test_a_run_goes_on_with_getrecords_and_warns_once_when_its_consumer_is_deregistered(
+    clocked_bench, faults
+):
     bench = clocked_bench
     bench.create(1)
     bench.put_many(5)
