@@ -77,11 +77,13 @@ class ExactDecimal(Decimal):
         """
         if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
             raise ValueError(f"Expected `decimal`, got `{type(value).__name__}`")  # noqa: TRY004  # for msgspec
+        # Python reads "1_000" and digits of all scripts as numbers, other readers of the same text do not.
+        is_plain = not isinstance(value, str) or (value.isascii() and "_" not in value)
         try:
             number = cls.context.quantize(Decimal(value), cls.unit)
         except (InvalidOperation, Inexact):
             number = Decimal("NaN")
-        if not number.is_finite():
+        if not is_plain or not number.is_finite():
             raise ValueError(f"{str(value)[:100]!r} is not a {cls.__name__}")
         return cls(number)
 

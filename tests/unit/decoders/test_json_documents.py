@@ -113,6 +113,8 @@ def test_a_document_that_fits_is_decoded(ddl, document, value):
         ("a decimal(10,2)", b'{"a": "sNaN"}', "'sNaN' is not a decimal(10,2) - at `$.a`"),
         ("a decimal(10,2)", b'{"a": "Infinity"}', "'Infinity' is not a decimal(10,2) - at `$.a`"),
         ("a decimal(10,2)", b'{"a": "x"}', "'x' is not a decimal(10,2) - at `$.a`"),
+        ("a decimal(10,2)", b'{"a": "1_000"}', "'1_000' is not a decimal(10,2) - at `$.a`"),
+        ("a decimal(10,2)", '{"a": "\u0661"}'.encode(), "'\u0661' is not a decimal(10,2) - at `$.a`"),
         ("a decimal(10,2)", b'{"a": 1e999999999}', "'1E+999999999' is not a decimal(10,2) - at `$.a`"),
         ("a decimal(10,2)", b'{"a": 1e-999999999}', "'1E-999999999' is not a decimal(10,2) - at `$.a`"),
         ("a decimal(10,2)", b'{"a": 1e99999999999999999999}', "Number out of range - at `$.a`"),
