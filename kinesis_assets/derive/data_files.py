@@ -10,6 +10,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from datetime import date
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote, unquote
 from uuid import uuid4
@@ -117,6 +118,17 @@ def router_and_values(uri: str) -> tuple[str, frozenset[str]] | None:
 _BOUNDED = (pa.types.is_integer, pa.types.is_string, pa.types.is_date)
 """The types whose smallest and greatest value a file's statistics name. Those of others would have to be
 rounded."""
+
+_LONGEST_BOUND = 4096
+"""The bytes of the longest text that Arrow stores as a bound in a file (`max_statistics_size`)."""
+
+_PREFIX = 32
+"""The characters of the bound of a longer one, as other writers of Delta tables have them."""
+
+_LAST_CHARACTER = "\U0010ffff"
+
+_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
+"""Between these there are no characters."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """The names that a Delta property can list without quotes."""
@@ -308,6 +320,7 @@ class _OpenFile:
             metadata_collector=self._footers,
         )
         self._opened = time.monotonic()
+        self._long_texts: dict[str, tuple[str, str]] = {}
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = self._rows = self._new_rows = self.written = 0
 
@@ -335,11 +348,16 @@ class _OpenFile:
             rows=self._rows,
             new_rows=self._new_rows,
             partition=self._partition,
-            statistics=statistics_of(self._schema, self._footers[0]),
+            statistics=statistics_of(self._schema, self._footers[0], self._long_texts),
         )
 
     def _write_pending(self) -> None:
-        self._writer.write_table(pa.Table.from_batches(self._pending))
+        rows = pa.Table.from_batches(self._pending)
+        self._writer.write_table(rows)
+        for name in bounded_columns(self._schema):
+            if pa.types.is_string(rows[name].type) and (bounds := _bounds_of_long_texts(rows[name])):
+                low, high = self._long_texts.get(name, bounds)
+                self._long_texts[name] = min(low, bounds[0]), max(high, bounds[1])
         self._pending, self._pending_bytes = [], 0
         self.written = int(self._sink.tell())
 
@@ -390,10 +408,35 @@ def bounded_columns(columns: Iterable[pa.Field]) -> list[str]:
     ]
 
 
-def statistics_of(schema: pa.Schema, footer: pq.FileMetaData) -> str:
+def _bounds_of_long_texts(texts: pa.ChunkedArray) -> tuple[str, str] | None:
+    """Return bounds of texts that may have none in the file, because one is long; None if all are short."""
+    longest = pc.max(pc.binary_length(texts)).as_py()
+    if longest is None or longest <= _LONGEST_BOUND:
+        return None
+    found = pc.min_max(texts)
+    return found["min"].as_py()[:_PREFIX], _prefix_after(found["max"].as_py())
+
+
+def _prefix_after(text: str) -> str:
+    """Return a short text that is not before another one, nor before any that begins with its prefix."""
+    prefix = text[:_PREFIX].rstrip(_LAST_CHARACTER)
+    if len(text) <= _PREFIX or not prefix:
+        return text
+    following = ord(prefix[-1]) + 1
+    return prefix[:-1] + chr(_AFTER_SURROGATES if following == _SURROGATES else following)
+
+
+def statistics_of(
+    schema: pa.Schema,
+    footer: pq.FileMetaData,
+    long_texts: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+) -> str:
     """Return the statistics of a file as in the Delta protocol, in JSON.
 
-    If the bounds of one column are unknown, none are written, see `bounded_columns`.
+    If the bounds of one column are unknown, none are written, see `listed_columns`.
+
+    Args:
+        long_texts: The bounds of columns that have none in the footer, because their texts are long.
     """
     names = bounded_columns(schema)
     smallest: dict[str, Any] = {}
@@ -412,7 +455,7 @@ def statistics_of(schema: pa.Schema, footer: pq.FileMetaData) -> str:
                 bounds = (found.min, found.max) if found.has_min_max else None
             except OverflowError:  # a date after the year 9999
                 bounds = None
-            if bounds is None:
+            if (bounds := bounds or long_texts.get(name)) is None:
                 is_complete = False
                 continue
             smallest[name] = min(smallest.get(name, bounds[0]), bounds[0])

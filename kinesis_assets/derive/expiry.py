@@ -156,7 +156,7 @@ def _bounds_in_footer(
 ) -> tuple[date | None, date | None, bool]:
     """Return the same from the footer of a file.
 
-    The log has no bounds of times, and none of dates either if a text in the file is too long for them.
+    The log has no bounds of times, and none of dates either if those of another column are unknown.
     """
     try:
         with table.files.open_input_file(file.path) as opened:

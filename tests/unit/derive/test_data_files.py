@@ -12,6 +12,7 @@ import pytest
 
 from kinesis_assets.derive.data_files import BATCH_COLUMN, Manifest, RecordCounts, WritingJob, counts_of
 from kinesis_assets.derive.writing_task import writing_task
+from kinesis_assets.table.data_file_writer import FileLayout
 from kinesis_assets.table.partition_field import partition_fields
 from kinesis_assets.table.store.storage import TableFolder
 
@@ -24,12 +25,16 @@ def days(*numbers):
     return pa.array(numbers, pa.int32()).cast(pa.date32())
 
 
-def write(folder, values, partition_by=()):
+def write(folder, *batches, partition_by=(), layout=FileLayout()):
     """Write a column of values, and return the files."""
-    columns = {"value": values, BATCH_COLUMN: pa.array([BATCH] * len(values), pa.int64())}
-    schema = pa.schema({name: column.type for name, column in columns.items()})
-    job = WritingJob(TableFolder.at(str(folder)), schema, partition_fields(partition_by), BATCH)
-    (found,) = writing_task(job)(iter([pa.record_batch(columns)]))
+    rows = [
+        pa.record_batch({"value": values, BATCH_COLUMN: pa.array([BATCH] * len(values), pa.int64())})
+        for values in batches
+    ]
+    job = WritingJob(
+        TableFolder.at(str(folder)), rows[0].schema, partition_fields(partition_by), BATCH, layout
+    )
+    (found,) = writing_task(job)(iter(rows))
     return msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest).files
 
 
@@ -45,25 +50,53 @@ def test_the_statistics_name_the_smallest_and_the_greatest_value(tmp_path):
 
 @pytest.mark.parametrize(
     "values",
-    [pa.array(["a", "z" * 5000]), days(0, LAST_DAY + 1), pa.array([1.5, float("nan")])],
-    ids=["a long text", "a date after the year 9999", "NaN"],
+    [days(0, LAST_DAY + 1), pa.array([1.5, float("nan")])],
+    ids=["a date after the year 9999", "NaN"],
 )
 def test_bounds_that_cannot_be_stored_exactly_are_left_out(tmp_path, values):
     (file,) = write(tmp_path, values)
     assert json.loads(file.statistics).get("maxValues", {}).get("value") is None
 
 
+LAST = "\U0010ffff"
+
+
+@pytest.mark.parametrize(
+    ("texts", "smallest", "greatest"),
+    [
+        (["b" * 5000, None, "a"], "a", "b" * 31 + "c"),
+        (["b", "a" * 5000], "a" * 32, "b"),
+        (["😀" * 5000], "😀" * 32, "😀" * 31 + "😁"),
+        (["\ud7ff" * 5000], "\ud7ff" * 32, "\ud7ff" * 31 + "\ue000"),
+        (["a" + LAST * 5000], "a" + LAST * 31, "b"),
+        ([LAST * 5000], LAST * 32, LAST * 5000),
+    ],
+)
+def test_the_bounds_of_long_texts_are_prefixes(tmp_path, texts, smallest, greatest):
+    (file,) = write(tmp_path, pa.array(texts))
+    assert statistics(file) == (smallest, greatest, texts.count(None))
+    assert smallest <= min(filter(None, texts)) <= max(filter(None, texts)) <= greatest
+
+
+def test_the_bounds_of_long_texts_are_those_of_all_row_groups(tmp_path):
+    groups = [["m"], ["z" * 5000], ["a" * 5000, None], [None]]
+    values = [pa.array(each, pa.string()) for each in groups]
+    (file,) = write(tmp_path, *values, layout=FileLayout(row_group_bytes=1))
+    assert pq.read_metadata(tmp_path / file.path).num_row_groups == len(groups)
+    assert statistics(file) == ("a" * 32, "z" * 31 + "{", 2)
+
+
 def test_if_the_bounds_of_one_column_are_unknown_no_bounds_are_named(tmp_path):
-    (file,) = write(tmp_path, pa.array(["z" * 5000]))
+    (file,) = write(tmp_path, days(LAST_DAY + 1))
     found = json.loads(file.statistics)
     assert (found["numRecords"], found.keys() & {"minValues", "maxValues"}) == (1, set())
 
 
 def test_rows_with_a_partition_date_that_no_program_can_read_are_not_written(tmp_path):
-    (file,) = write(tmp_path, days(LAST_DAY), ("value",))
+    (file,) = write(tmp_path, days(LAST_DAY), partition_by=("value",))
     assert file.partition == {"value": "9999-12-31"}
     with pytest.raises(ValueError, match=r"\bvalue\b.*\b10000-01-01\b"):
-        write(tmp_path, days(LAST_DAY + 1), ("value",))
+        write(tmp_path, days(LAST_DAY + 1), partition_by=("value",))
 
 
 INVALID = pa.array([b"a\xffb", b"\xe9", "ü😀".encode(), None], pa.binary()).view(pa.string())
@@ -77,7 +110,7 @@ def test_texts_that_are_not_utf_8_are_written_as_spark_shows_them(tmp_path):
 
 
 def test_partitions_of_texts_that_are_not_utf_8_are_those_of_the_written_texts(tmp_path):
-    files = write(tmp_path, INVALID, ("value",))
+    files = write(tmp_path, INVALID, partition_by=("value",))
     assert {file.partition["value"] for file in files} == {"a\ufffdb", "\ufffd", "ü😀", None}
 
 

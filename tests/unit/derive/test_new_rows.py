@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows, read_table
+from kinesis_assets.derive import data_files
 from kinesis_assets.derive.cursor import BatchRecords, Selection, are_among
 from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.new_rows import next_rows, refuse_next_run, rows_since
@@ -104,8 +105,14 @@ def test_steps_over_compacted_files_are_bounded(landed):
     assert (items(landed, rows), rows.more) == ([3, 4], True)
 
 
+@pytest.fixture
+def no_bounds_of_long_texts(monkeypatch):
+    """Write files with long texts as earlier releases did: their statistics have no bounds of any column."""
+    monkeypatch.setattr(data_files, "_LONGEST_BOUND", inf)
+
+
+@pytest.mark.usefixtures("no_bounds_of_long_texts")
 def test_files_whose_batches_are_unknown_are_read_once_in_a_step_of_their_own(tmp_path):
-    """Parquet has no bounds of long texts, and then a file's statistics have none of any column."""
     source = PlainDerived(tmp_path / "source", partitioned=False)
     for number, text in enumerate(("a", "b", "c" * 5000, "d" * 5000)):
         source.append((number, number, text))
@@ -115,6 +122,7 @@ def test_files_whose_batches_are_unknown_are_read_once_in_a_step_of_their_own(tm
     assert not new_rows(source.table.uri, steps[-1].cursor).files
 
 
+@pytest.mark.usefixtures("no_bounds_of_long_texts")
 def test_steps_over_files_whose_batches_are_unknown_are_bounded(tmp_path):
     source = PlainDerived(tmp_path / "source", partitioned=False)
     source.append((0, 0, "a"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from math import inf
 
 import pytest
 
 from kinesis_assets import new_rows
+from kinesis_assets.derive import data_files
 from kinesis_assets.derive import expiry as expiry_module
 from kinesis_assets.derive.commit_entry import Floor
 from kinesis_assets.derive.derived_source import open_source
@@ -51,9 +53,10 @@ def test_rows_before_the_first_date_that_is_kept_are_deleted_and_nulls_and_the_f
 
 
 @pytest.mark.parametrize("column", ["day", "at", "local"])
-def test_rows_expire_by_the_dates_in_the_footers_of_files_whose_texts_are_too_long_for_statistics(
-    dated, column
+def test_rows_expire_by_the_dates_in_the_footers_of_files_whose_bounds_are_not_in_the_log(
+    dated, column, monkeypatch
 ):
+    monkeypatch.setattr(data_files, "_LONGEST_BOUND", inf)  # as in earlier releases
     table = dated()
     table.note = "a" * 5000
     table.append((1, 91))
