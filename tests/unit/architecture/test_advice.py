@@ -125,13 +125,13 @@ FOLLOWED = {
         "set python_environment to an archive": "docs/test_spark.py::"
         "test_a_session_uses_the_archive_that_the_command_writes",
     },
-    "ingest/fan_out.py": {
-        "Register it with": "unit/ingest/test_fan_out.py::"
-        "test_without_the_consumer_getrecords_reads_and_a_warning_says_so_once",
-    },
     "ingest/shard_lists.py": {
         "To continue the shard there, run": "unit/operations/seek/test_reopen.py::"
         "test_the_command_in_the_error_reopens_the_shard_without_loss",
+    },
+    "kinesis/consumers.py": {
+        "Register it with": "unit/ingest/test_fan_out.py::"
+        "test_without_the_consumer_getrecords_reads_and_a_warning_says_so_once",
     },
     "operations/adopt.py": {
         "or delete these rows; then run": "unit/operations/adopt/test_accept_restore.py::"
