@@ -20,7 +20,7 @@ from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.store.storage import TableFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from kinesis_assets.dagster.derived_tables import Consumption
@@ -63,7 +63,9 @@ class CheckedSelection(dg.AssetSelection):
 
 
 def refuse_shared_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> None:
-    """Check that no derived table is the table of another asset, however its path is spelled.
+    """Check that no derived table is the table of another asset, nor any table in the folder of another one.
+
+    It does not matter how a path is spelled. Maintenance of an outer table may delete files of an inner one.
 
     Args:
         definitions: The assets of a code location. Those that are neither raw nor derived tables may name any
@@ -86,6 +88,20 @@ def refuse_shared_tables(definitions: Mapping[dg.AssetKey, dg.AssetsDefinition])
                 f"{key.to_user_string()}, and a derived table belongs to one asset. Give each asset a table "
                 "of its own"
             )
+    for place, key in owners.items():
+        outer = next((owners[above] for above in _folders_above(place) if above in owners), None)
+        if outer is not None:
+            raise InvalidInput(
+                f"table {place}: the table of the asset {key.to_user_string()} is in the folder of that of "
+                f"{outer.to_user_string()}. Move one of them, so that no table is in the folder of another"
+            )
+
+
+def _folders_above(place: str) -> Iterator[str]:
+    """Yield the URIs of the folders around a folder."""
+    while "/" in place.partition("://")[2].rstrip("/"):
+        place = place.rpartition("/")[0]
+        yield place
 
 
 _CATALOG = "_kinesis_catalog"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from kinesis_assets.table.policy import (
     VACUUM_RETENTION,
     parse_interval,
 )
-from kinesis_assets.table.store.storage import not_writable
+from kinesis_assets.table.store.storage import not_writable, tables_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -185,6 +186,8 @@ def compact(
 def vacuum(table: StoredTable, clock: AgreedClock, *, dry_run: bool) -> Iterator[Step]:
     """Delete data files that no recent version of the table names.
 
+    If another table is in a subfolder, nothing is deleted: delta-rs would delete the files of both.
+
     Raises:
         ClocksDisagree: The clocks differ, which is checked before.
     """
@@ -194,6 +197,10 @@ def vacuum(table: StoredTable, clock: AgreedClock, *, dry_run: bool) -> Iterator
         return
     size = sum(info.size or 0 for info in table.files.get_file_info(paths))
     step = Step("vacuum", "data files", State.PLANNED, 0, len(paths), size)
+    if others := tables_below(table.files):
+        reason = f"{others[0]} in its folder is another table; move it to a folder outside of all others"
+        yield replace(step, state=State.LEFT, reason=reason)
+        return
     clock.now()  # delta-rs compares the ages of files with this machine's clock
     yield step if dry_run else done_or_left(step, partial(operations.vacuum, dry_run=False))
 

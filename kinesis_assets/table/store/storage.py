@@ -27,7 +27,7 @@ from kinesis_assets.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     import pyarrow.fs
@@ -45,6 +45,9 @@ ICEBERG_METADATA = "metadata/"
 
 _METADATA = {"delta": ("_delta_log", ".json"), "iceberg": ("metadata", ".metadata.json")}
 """The folder with the metadata of a table, and how the name of one of its files ends."""
+
+_IN_INNER_TABLE = re.compile(r"(.+?)/(?:(?:_delta_log|_kinesis)/|metadata/[^/]*\.metadata\.json)")
+"""A path by which a subfolder is that of a table."""
 
 _AS_ONE_REQUEST = "allow_delayed_open=true"
 """Arrow's option to put a file of less than 10 MB with one request to S3. Without it, each file is a
@@ -204,11 +207,33 @@ def files_in(filesystem: pyarrow.fs.FileSystem, folder: str) -> list[pyarrow.fs.
 
 
 def files_below(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
-    """Return the files in a table's folder and its subfolders, without those of logs and of this package."""
+    """Return the files in a table's folder and its subfolders, without those of logs and of this package.
+
+    Those of other tables in these subfolders are left out too.
+    """
+    files = _all_files(filesystem)
+    others = tuple(f"{folder}/" for folder in _tables_among(files))
+    return [info for info in files if not info.path.startswith(("_", *others))]
+
+
+def tables_below(filesystem: pyarrow.fs.FileSystem) -> list[str]:
+    """Return the subfolders of a table's folder that are those of other tables.
+
+    Subfolders whose name begins with an underscore or a dot are left out, as engines ignore them.
+    """
+    found = _tables_among(_all_files(filesystem))
+    return sorted(folder for folder in found if not folder.startswith(("_", ".")))
+
+
+def _all_files(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:
     import pyarrow.fs  # noqa: PLC0415  # as above
 
     infos = filesystem.get_file_info(pyarrow.fs.FileSelector("", recursive=True))
-    return [info for info in infos if info.type is pyarrow.fs.FileType.File and not info.path.startswith("_")]
+    return [info for info in infos if info.type is pyarrow.fs.FileType.File]
+
+
+def _tables_among(files: Iterable[pyarrow.fs.FileInfo]) -> set[str]:
+    return {found[1] for info in files if (found := _IN_INNER_TABLE.match(info.path))}
 
 
 def data_files_in(filesystem: pyarrow.fs.FileSystem) -> list[pyarrow.fs.FileInfo]:

@@ -1,4 +1,4 @@
-"""Two assets of one code location that name the same table, of which one is derived."""
+"""Two assets of one code location that name the same table, or one in the folder of the other."""
 
 from __future__ import annotations
 
@@ -92,6 +92,31 @@ def test_the_raw_table_of_a_stream_is_refused():
 def test_the_raw_table_of_another_stream_is_refused():
     with pytest.raises(InvalidInput, match="first and kinesis/views_raw"):
         load(derived("first", "views"), clicks="clicks", views="views")
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ("orders", "orders/typed"),
+        ("orders", "lake/./orders/a/b/typed/"),
+        ("s3://lake", "s3://lake/orders"),
+        ("s3://lake/a", "s3://lake/a/orders"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_a_table_in_the_folder_of_another_is_refused(outer, inner):
+    for kwargs in ({"clicks": outer}, {"views": outer, "clicks": "clicks"}):
+        with pytest.raises(InvalidInput, match=r"first is in the folder of that of kinesis/\w+_raw\."):
+            load(derived("first", inner), **kwargs)
+    with pytest.raises(InvalidInput, match=r"clicks_raw is in the folder of that of first\."):
+        load(derived("first", outer), clicks=inner)
+    with pytest.raises(InvalidInput, match=r"clicks_raw is in the folder of that of kinesis/views_raw\."):
+        load(clicks=inner, views=outer)
+
+
+def test_tables_whose_names_begin_alike_are_loaded():
+    tables = {"clicks": "s3://lake/orders", "views": "s3://lake/orders_2"}
+    assert "first" in load(derived("first", "s3://lake/orders.typed"), **tables)
 
 
 def test_tables_of_their_own_are_loaded(folder):

@@ -107,6 +107,17 @@ def test_vacuum_keeps_files_that_are_not_of_the_table(table, path):
     assert "metadata/lost.avro" not in files(table)
 
 
+def test_vacuum_keeps_the_files_of_another_table_in_the_folder(table):
+    inner = table_of("delta", str(Path(table.uri, "data", "other")), WRITING)
+    freeze_all(inner, shards("a"))
+    Attempt(inner, current_positions(inner), {"a": 3}).commit()
+    before = {path for path in files(table) if path.startswith("data/")}
+    make_old(table)
+    steps(table)
+    assert {path for path in files(table) if path.startswith("data/")} == before
+    assert_rows_are_what_positions_say(inner)
+
+
 @pytest.mark.parametrize(
     "path", ["data/approximate_arrival_timestamp_day=2026-02-02/x.parquet", "metadata/x.gz.metadata.json"]
 )

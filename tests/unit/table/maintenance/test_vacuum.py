@@ -12,17 +12,22 @@ from deltalake import DeltaTable
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations
+from kinesis_assets.table.maintenance.steps import State
 from kinesis_assets.table.policy import HISTORY_RETENTION, VACUUM_RETENTION
 from support.attempts import (
     NOON,
     Attempt,
     assert_rows_are_what_positions_say,
     current_positions,
+    freeze_all,
     land,
     records,
+    shards,
 )
+from support.formats import FORMATS, table_of
 from support.maintained_table import delete_old_log_entries, steps_of
 from support.table_folder import DATA_FILES, LOG_ENTRIES, files_of, folder_of, set_age
+from support.timing import WRITING
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +90,27 @@ def test_vacuum_deletes_nothing_below_the_kinesis_folder(busy):
     before = files_of(busy, "_kinesis/**/*")
     DeltaOperations(busy).vacuum(dry_run=False)
     assert files_of(busy, "_kinesis/**/*") == before
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_vacuum_deletes_nothing_while_another_table_is_in_the_folder(busy, format_, dry_run):
+    (orphan,) = land(busy, new_id(), {"a": records(1, 3)})
+    place = folder_of(busy) / "typed" / "orders"
+    place.parent.mkdir()
+    inner = table_of(format_, str(place), WRITING)
+    freeze_all(inner, shards("a"))
+    Attempt(inner, current_positions(inner), {"a": 3}).commit()
+    set_age(busy, 10 * VACUUM_RETENTION, *files_of(busy))
+    before = files_of(busy, "typed/**/*")
+    step = steps_of(busy, dry_run=dry_run)["vacuum", "data files"]
+    assert (step.state, step.reason) == (
+        State.LEFT,
+        "typed/orders in its folder is another table; move it to a folder outside of all others",
+    )
+    assert orphan.path in files_of(busy)
+    assert files_of(busy, "typed/**/*") == before
+    assert_rows_are_what_positions_say(inner)
 
 
 @pytest.mark.parametrize(
