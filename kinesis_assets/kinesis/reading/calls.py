@@ -24,7 +24,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import ReadFailed, ShardSilent, ShardThrottled
-from kinesis_assets.kinesis.reading.pages import UNCONFIRMED
+from kinesis_assets.kinesis.reading.pages import INCOMPLETE, UNCONFIRMED
 from kinesis_assets.kinesis.records.wire import RepeatedPage
 from kinesis_assets.kinesis.stream import UNCERTAIN
 
@@ -60,6 +60,7 @@ _TRANSIENT = frozenset(
         RepeatedPage.__name__,
         UNCERTAIN,
         UNCONFIRMED,
+        INCOMPLETE,
         # There was no complete response: the names of botocore's exceptions.
         "EndpointConnectionError",
         "ProxyConnectionError",

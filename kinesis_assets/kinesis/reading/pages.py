@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 UNCONFIRMED = "ShardEndUnconfirmed"
 """The code of the `CallFailed` for a response that ends a shard without confirmation."""
 
+INCOMPLETE = "IncompletePage"
+"""The code of the `CallFailed` for a page without the record at its position, which another page has."""
+
 
 class PageSource:
     """The pages of one reading, by GetRecords. `ReceivedPages` can take its place.

@@ -22,7 +22,7 @@ from kinesis_assets.kinesis.reading.calls import (
     is_too_long,
     is_transient,
 )
-from kinesis_assets.kinesis.reading.pages import PageSource
+from kinesis_assets.kinesis.reading.pages import INCOMPLETE, PageSource
 from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedPages
 from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices, is_damaged
@@ -146,7 +146,6 @@ class ShardReading:
                 if response is None:
                     self.end = self._limit_reached() or RangeEnd.TIME_LIMIT
                     break
-                await self._check_for_loss(*response)
                 if self.end is None:
                     for records in self._batches_of(*response):
                         yield records
@@ -209,11 +208,18 @@ class ShardReading:
         return self._used_up or (self._limit_reached() is not None and self.records > 0)
 
     async def _check_for_loss(self, page: Page, service_time: datetime) -> None:
-        """Record a gap before a page, or fail, if records may have expired there."""
+        """Record a gap before a page, or fail, if records may have expired there.
+
+        Raises:
+            CallFailed: The page lacks the rest of an aggregate, which can still be read.
+        """
         if self._loss is None or (gap := self._loss.possible_gap(page, service_time, self.position)) is None:
             return
-        number = None if self.position.sub_sequence_number is not None else self.position.sequence_number
+        number = self.position.sequence_number
         if number is not None and await self._is_available(number):
+            if self.position.sub_sequence_number is not None:
+                reason = f"the page lacks record {number}, which another one has"
+                raise CallFailed(self._client.stream, "GetRecords", INCOMPLETE, reason)
             return
         if self._turns.stopped:  # the check may have ended without a response
             self.end = RangeEnd.BOUND
@@ -314,6 +320,8 @@ class ShardReading:
                     return None
                 sent, limit = self._clock.monotonic(), self._pacing.limit(self._quotas)
                 page, service_time = await self._pages.page(limit, self.position, self._reservation)
+                self._note_page(page.records, sent)
+                await self._check_for_loss(page, service_time)
             except CallFailed as error:
                 self._reservation.release()
                 self.throttles += is_throttled(error)
@@ -325,7 +333,7 @@ class ShardReading:
                     await self._pause(self._pacing.seconds_left())
                     continue
                 if not is_throttled(error):
-                    self._polls.drop_iterator()  # a new one starts at `position`
+                    self._pages.drop_iterator()  # a new one starts at `position`
                 failure = retries.note_failure(error, never_answered=self.millis_behind_latest is None)
                 if failure is not None:
                     raise failure(
@@ -337,7 +345,6 @@ class ShardReading:
                 if self._turns.stopped:
                     return None
             else:
-                self._note_page(page.records, sent)
                 return page, service_time
 
     def _note_page(self, records: Records, sent: float) -> None:

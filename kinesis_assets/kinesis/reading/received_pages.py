@@ -87,6 +87,13 @@ class ReceivedPages:
         """Whether the next page has not been received yet."""
         return not (self._events or self._reads_to_end or self.refused)
 
+    def drop_iterator(self) -> None:
+        """Read the next page by GetRecords, with a new iterator."""
+        if self._events:
+            self.refused = "its events leave out a record"
+            self._events = []
+        self._polls.drop_iterator()
+
     async def connect(self, position: Position) -> None:
         """Get what the next page is read with: nothing, or an iterator."""
         if not self._events:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from itertools import count
 
 import msgspec
 import pytest
 
 from benchmarks.harness.waiting import SECONDS
-from kinesis_assets.errors import DataLost, ShardThrottled
+from kinesis_assets.errors import DataLost, ReadFailed, ShardThrottled
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns
 from kinesis_assets.testing import UserRecord, aggregate
-from support.expiring_shard import items
+from support.expiring_shard import CONTINUE, items
 from support.one_shard import SHARD
 from support.recording_limiter import RecordingLimiter
 from support.timing import set_timing
@@ -151,6 +152,44 @@ def test_a_partly_read_aggregate_that_is_still_available_proves_that_nothing_is_
     shard.later(hours=30)
     shard.put(4)
     assert items(shard.reading(Position.after(number, 1), since)) == [2, 3, 4]
+
+
+PAGES_WITHOUT_IT = pytest.mark.parametrize(
+    "without",
+    [
+        pytest.param(lambda faults, **calls: faults.empty_page(behind_ms=0, **calls), id="empty"),
+        pytest.param(
+            lambda faults, **calls: faults.answer(
+                "GetRecords", lambda _, answer: answer.but(Records=answer.members["Records"][1:]), **calls
+            ),
+            id="later records",
+        ),
+    ],
+)
+"""Pages without the record that is at the position."""
+
+
+@PAGES_WITHOUT_IT
+@pytest.mark.parametrize("policy", ["fail", CONTINUE])
+def test_a_page_without_the_rest_of_an_available_aggregate_is_read_again(shard, faults, without, policy):
+    (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
+    shard.put(4)
+    without(faults, times=1)
+    reading = shard.reading(Position.after(number, 1), shard.now, policy)
+    assert items(reading) == [2, 3, 4]
+    assert reading.gaps == []
+
+
+def test_a_reading_whose_pages_lack_the_rest_of_an_available_aggregate_fails_at_its_position(shard, faults):
+    (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
+    shard.put(4)
+    start = Position.after(number, 1)
+    calls = count()  # each second one is that of the probe
+    faults.answer("GetRecords", lambda _, answer: None if next(calls) % 2 else answer.but(Records=[]))
+    reading = shard.reading(start, shard.now, CONTINUE)
+    with pytest.raises(ReadFailed, match=f"the page lacks record {number}, which another one has"):
+        items(reading)
+    assert (reading.position, reading.gaps) == (start, [])
 
 
 def test_the_unread_rest_of_an_expired_aggregate_is_reported(shard):

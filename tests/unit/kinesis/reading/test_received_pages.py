@@ -26,6 +26,10 @@ class Polls:
 
     def __init__(self):
         self.connected = []
+        self.dropped = 0
+
+    def drop_iterator(self):
+        self.dropped += 1
 
     async def connect(self, position):
         self.connected.append(position)
@@ -71,6 +75,15 @@ def test_events_are_one_page_that_has_the_lag_of_the_last_one():
     pages = pages_of(event(record(1), behind=7), event(record(2), record(3), behind=5), event(behind=4))
     assert read(pages) == (["1", "2", "3"], 0.0, 4)
     assert (pages.exhausted, pages.uses_shared_rates, pages.refused) == (True, False, None)
+
+
+def test_a_page_that_was_not_used_is_read_by_getrecords():
+    pages = pages_of(*(event(record(n, size=1 << 19)) for n in range(1, 6)))
+    assert read(pages)[0] == ["1", "2"]
+    pages.drop_iterator()
+    assert read(pages)[0] == ["99"]
+    assert (pages._polls.connected, pages._polls.dropped) == ([BEGINNING], 1)
+    assert pages.refused == "its events leave out a record"
 
 
 def test_a_page_has_not_much_more_than_a_mebibyte():
