@@ -27,7 +27,7 @@ from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import list_shards, retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind, at, passed
 from kinesis_assets.kinesis.shards import ALL_HASH_KEYS
-from kinesis_assets.operations.seek.first_records import first_record
+from kinesis_assets.operations.seek.first_records import first_unread
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit_first
 from kinesis_assets.table.commits.commit_loop import Try, commit_amendment
@@ -223,10 +223,11 @@ def _expired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> dict[str,
 def _after(client: StreamClient, shard: Shard, row: NewestRow) -> Position:
     """Return the position after a shard's newest row.
 
-    The row may be part of an aggregated record, of which the table lacks the rest.
+    The row may be part of an aggregated record, of which the table lacks the rest. Unless a read finds the
+    rest, a run will never look for it.
     """
     inside = Position.after(row.sequence_number, row.sub_sequence_number)
-    first = first_record(client, shard, inside)
+    first = first_unread(client, shard, inside)
     if first is not None and first.sequence_number == row.sequence_number:
         return inside
     return Position.after(row.sequence_number)

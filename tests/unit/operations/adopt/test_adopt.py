@@ -75,6 +75,20 @@ def test_a_partly_copied_aggregate_is_read_to_its_end(bench, copied):
     assert bench.items == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("call", [0, 1])
+def test_a_partly_copied_aggregate_that_a_response_leaves_out_is_read_to_its_end(bench, faults, call):
+    bench.create()
+    bench.put(aggregate_of(1, 2, 3))
+    bench.run(max_records=2)
+    copy_rows(bench)
+    faults.calls.clear()
+    faults.empty_page(behind_ms=0, after=call, times=1)
+    bench.adopt()
+    assert faults.count("GetRecords") > call
+    bench.run()
+    assert bench.items == [1, 2, 3]
+
+
 def test_sequence_numbers_of_different_lengths_are_compared_as_numbers(bench):
     (shard_id,) = bench.create()
     bench.put(1)
