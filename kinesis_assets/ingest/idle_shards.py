@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from kinesis_assets.kinesis.data_loss import has_unread_rest
 from kinesis_assets.kinesis.shards import SHORTEST_RETENTION
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 
@@ -30,7 +31,7 @@ _FRACTION_OF_RETENTION = 1 / 6
 
 def is_behind(shard: ShardPosition) -> bool:
     """Return whether a shard may have unread records since its last read, which did not reach the tip."""
-    if shard.tip_time is None or shard.position.sub_sequence_number is not None:
+    if shard.tip_time is None or has_unread_rest(shard.position, shard.gaps[-1] if shard.gaps else None):
         return True
     return shard.last_arrival is not None and shard.last_arrival > shard.tip_time + CLOCK_STEP
 

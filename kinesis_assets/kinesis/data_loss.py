@@ -63,6 +63,16 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
         )
 
 
+def has_unread_rest(position: Position, last_gap: Gap | None) -> bool:
+    """Return whether a position is inside an aggregate whose rest was not given up.
+
+    Args:
+        last_gap: The gap of the shard that was recorded last.
+    """
+    given_up = last_gap is not None and last_gap.after == position
+    return position.sub_sequence_number is not None and not given_up
+
+
 class Expiry(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that decide whether records may have expired before a range was read.
 
@@ -116,7 +126,7 @@ class LossDetector:
             return None  # the record at the position is available, and so are all after it
         if first is None and page.next_shard_iterator is not None and page.millis_behind_latest > 0:
             return None  # the next record is not known yet
-        broken = position.sub_sequence_number is not None  # the rest of the aggregate is not available
+        broken = has_unread_rest(position, self._expiry.last_gap)  # the rest of the aggregate is missing
         if not broken and not _may_have_expired(since, self._expiry.retention, served):
             return None
         return Gap(

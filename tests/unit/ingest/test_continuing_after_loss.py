@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kinesis_assets.dagster.events.metadata import event_metadata
 from kinesis_assets.errors import ParentUnfinished, ReadFailed, ShardVanished
+from kinesis_assets.ingest.idle_shards import is_behind
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
@@ -124,6 +125,21 @@ def test_a_gap_before_a_record_that_blocks_the_shard_is_recorded_once(bench):
     for _ in range(3):
         bench.run(**CONTINUE, max_bad_records=0)
     assert len(bench.at(shard).gaps) == 1
+
+
+def test_the_rest_of_an_aggregate_is_given_up_once(bench, faults):
+    (shard,) = bench.create()
+    bench.put(aggregate(UserRecord("k", str(item).encode()) for item in range(1, 5)))
+    bench.run(max_records=2)
+    faults.trim(bench.stream)
+    for _ in range(3):
+        bench.run(**CONTINUE)
+    (gap,) = bench.at(shard).gaps
+    assert gap.after == bench.at(shard).position
+    assert not is_behind(bench.at(shard))
+    bench.put(5)
+    assert bench.run().errors == {}
+    assert (bench.items, bench.at(shard).gaps) == ([1, 2, 5], (gap,))
 
 
 def test_a_gap_is_not_recorded_after_a_conflict_with_another_run(bench):
