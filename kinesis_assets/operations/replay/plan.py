@@ -118,7 +118,9 @@ class ReplayPlan:
 
     Attributes:
         batch_id: Identifies the attempt; every row that it fills in carries it.
-        not_before: Records that arrived before this time are skipped.
+        window_start: Records that arrived before this time are not in the window, or have expired.
+        not_before: Records that arrived before this time are skipped. It is later than `window_start` if the
+            table keeps no rows of the time in between.
         existing_files: The data files of that version that may contain records of the ranges.
         gaps: The recorded gaps that no replay has filled, each with its unfilled part, by shard id.
         up_to_positions: The ranges end at the committed positions.
@@ -130,6 +132,7 @@ class ReplayPlan:
     listing: StreamListing
     version: int
     amendment: Amendment | None
+    window_start: datetime
     not_before: datetime
     existing_files: tuple[FileStats, ...]
     ranges: Mapping[str, ShardRange]
@@ -203,7 +206,8 @@ def _plan(
     oldest = listing.summary.oldest_kept
     floor = _floor(amendment)
     start = _clipped_start(window, floor, oldest)
-    not_before = max(filter(None, [start.timestamp or oldest - _RETENTION_MARGIN, floor]))
+    window_start = window.start.timestamp or oldest - _RETENTION_MARGIN
+    not_before = max(filter(None, [window_start, floor]))
     ranges: dict[str, ShardRange] = {}
     not_read: dict[str, ReplayOutcome] = {}
     left_out: list[str] = []
@@ -240,6 +244,7 @@ def _plan(
         listing=listing,
         version=snapshot.version,
         amendment=amendment,
+        window_start=window_start,
         not_before=not_before,
         existing_files=tuple(
             file

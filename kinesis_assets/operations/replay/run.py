@@ -145,7 +145,7 @@ def _cleared(
             shard,
             created=after.identity.created,
             kept_since=now - timedelta(hours=hours),
-            not_before=plan.not_before,
+            window_start=plan.window_start,
             up_to_position=plan.up_to_positions,
         )
         for shard in result.shards
@@ -276,7 +276,7 @@ def filled_gaps(
     *,
     created: datetime,
     kept_since: datetime,
-    not_before: datetime,
+    window_start: datetime,
     up_to_position: bool,
 ) -> tuple[ClearedGap, ...]:
     """Return the gaps of a shard that a replay has read completely, and the first parts of others.
@@ -289,7 +289,7 @@ def filled_gaps(
         gaps: The recorded gaps of the shard, each with its unfilled part.
         created: When the stream was created, before all records.
         kept_since: No record that arrived at or after this time had expired when the replay had ended.
-        not_before: Records that arrived before this time were skipped.
+        window_start: Records that arrived before this time were skipped, although the table may keep them.
         up_to_position: The range ended at the shard's committed position, which is after every gap.
     """
     if result.error is not None or result.end is None:
@@ -302,7 +302,7 @@ def filled_gaps(
         start, since = passed(part.after), gap.since
         if start is None and part.after.kind is PositionKind.TRIM_HORIZON:
             since = since or created
-        if since is None or since < not_before:
+        if since is None or since < window_start:
             continue
         if start is None and (since < kept_since or result.stats.start.sequence_number is not None):
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 
 import pytest
 
@@ -33,6 +34,24 @@ def test_new_records_come_first_and_the_skipped_ones_after(behind):
     assert behind.items == [1, 2, 3, 4, 5, 6, 8, 9]
     assert open_gaps(behind) == {}
     assert behind.positions == positions
+
+
+def test_a_gap_that_begins_before_the_floor_is_filled_from_there_on(bench):
+    bench.create()
+    bench.set_retention(168)
+    bench.put(1)
+    bench.run()
+    for item in range(2, 6):
+        bench.later(days=1)
+        bench.put(item)
+    bench.amend(floor=bench.now.date() - timedelta(days=1))
+    bench.later(minutes=2)
+    bench.put(6)
+    assert catch_up(bench) == {}
+    assert bench.items == [1, 4, 5]
+    assert open_gaps(bench) == {}
+    bench.run()
+    assert bench.items == [1, 4, 5, 6]
 
 
 def test_named_shards_alone_jump_and_are_filled(behind):

@@ -86,8 +86,10 @@ def test_a_gap_is_not_filled_if_records_were_excluded_by_their_arrival_time():
         last_arrival=arrived,
         error=None,
     )
-    for not_before, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
-        assert filled_gaps({gap: gap}, result, **KEPT, not_before=not_before, up_to_position=False) == filled
+    for window_start, filled in ((arrived, (ClearedGap.of(gap),)), (arrived + timedelta(seconds=1), ())):
+        assert (
+            filled_gaps({gap: gap}, result, **KEPT, window_start=window_start, up_to_position=False) == filled
+        )
 
 
 def test_the_part_of_a_gap_that_was_read_in_time_counts_as_filled_only_from_its_first_record_on():
@@ -104,7 +106,7 @@ def test_the_part_of_a_gap_that_was_read_in_time_counts_as_filled_only_from_its_
             last_arrival=arrived,
             error=None,
         )
-        return filled_gaps({gap: part}, result, **KEPT, not_before=arrived, up_to_position=True)
+        return filled_gaps({gap: part}, result, **KEPT, window_start=arrived, up_to_position=True)
 
     assert filled("5", "9") == (ClearedGap(gap.after, "9", arrived),)
     assert filled("6", "9") == ()
