@@ -24,6 +24,7 @@ from kinesis_assets.operations.seek.first_records import (
     TIME_TO_READ,
     first_unread,
     newest_target,
+    of_each,
     read_target,
 )
 from kinesis_assets.operations.seek.plan import Direction, going_back, moving, plan_moves
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.position import PassedRecord, Position
+    from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.seek.first_records import Target
     from kinesis_assets.operations.seek.plan import Move
@@ -196,23 +198,24 @@ def _request(
                     "the stream no longer lists this shard, so none of its records can be read; name other "
                     "shards",
                 )
-    readable = [shard_id for shard_id in chosen if shard_id in listed]
+    readable = [listed[shard_id] for shard_id in chosen if shard_id in listed]
     if to_fill:
-        targets = {
-            shard_id: newest_target(client, listed[shard_id], listing.summary, known[shard_id])
-            for shard_id in readable
-            if not known[shard_id].finished
-        }
+        unfinished = [shard for shard in readable if not known[shard.shard_id].finished]
+        targets = of_each(
+            unfinished,
+            lambda shard: newest_target(client, shard, listing.summary, known[shard.shard_id]),
+        )
         return _Request(listing, targets, chosen, all_shards=shard_ids is None, to_fill=True)
     position = without_latest(to, listing, chosen[0])
-    try_sequence_numbers(client, dict.fromkeys(readable, position))
-    targets = {
-        shard_id: read_target(client, listed[shard_id], listing.summary, position) for shard_id in readable
-    }
-    for shard_id, target in targets.items():
-        if known[shard_id].is_unread and target.position != known[shard_id].position:
-            found = first_unread(client, listed[shard_id], known[shard_id].position)
-            targets[shard_id] = replace(target, unread=found)
+    try_sequence_numbers(client, dict.fromkeys((shard.shard_id for shard in readable), position))
+
+    def target_in(shard: Shard) -> Target:
+        target, before = read_target(client, shard, listing.summary, position), known[shard.shard_id]
+        if not before.is_unread or target.position == before.position:
+            return target
+        return replace(target, unread=first_unread(client, shard, before.position))
+
+    targets = of_each(readable, target_in)
     return _Request(listing, targets, chosen, all_shards=shard_ids is None, to_fill=False)
 
 
@@ -255,7 +258,7 @@ def _refuse_late(table: PositionedTable, batch_id: int) -> None:
         raise AttemptExpired(
             table.uri,
             f"the records that the stream still has were read {age} ago, and may have expired since; nothing "
-            "was changed, try again",
+            "was changed, try again with fewer shards at a time",
         )
 
 

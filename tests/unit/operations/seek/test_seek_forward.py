@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
+
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import (
     DataLost,
     SeekRefused,
 )
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.operations.catch_up import jump
 from kinesis_assets.operations.seek.plan import Direction
 from support.aggregates import aggregate_of
 from support.prepared_streams import create_and_split
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        pytest.param(lambda bench: bench.seek("LATEST"), id="seek"),
+        pytest.param(lambda bench: jump(bench.client, bench.table, by="ann", apply=True), id="catch-up"),
+    ],
+)
+def test_the_targets_of_shards_are_read_at_the_same_time(bench, faults, move):
+    shards = bench.create(3)
+    bench.run()
+    together = threading.Barrier(len(shards))
+    for shard_id in shards:
+        faults.before("GetRecords", partial(together.wait, SECONDS), shard_id=shard_id, times=1)
+    assert move(bench).moves.keys() == {*shards}
+    assert not together.broken
 
 
 def test_a_move_forward_records_the_gap_and_the_user_and_keeps_the_rows(bench):
