@@ -50,6 +50,20 @@ _SOURCE: dict[str, Any] = {
 }
 """The fields of `source` that say when and where a change was made."""
 
+_FLAT_SOURCE = {prefix + name: name for prefix in _PREFIXES for name in _SOURCE}
+"""The names of these fields in `source`, by those in flat rows. If a row has both, the last one counts."""
+
+_FLAT_METADATA = json_decoder(
+    typed_dict(
+        {
+            **{field: _SOURCE[name] for field, name in _FLAT_SOURCE.items()},
+            _FLAT_OPERATION: str | None,
+            _FLAT_DELETED: bool | str | None,
+        }
+    )
+)
+"""Decodes what a flat row says of its change. It may be declared as columns too, of other types."""
+
 _PLACES = ("lsn", "file", "scn", "commit_lsn")
 """The fields of which a source has one, unless its database has no log whose order is known."""
 
@@ -91,10 +105,7 @@ class Debezium(ChangeDecoder):
                 lacking = _lacking(payload, table.columns.names, is_flat=is_flat)
             shape = shape_of(schema, is_flat, *lacking)
             change = shape.decoder.decode(payload)
-            if not is_flat and change.get("op") is None:
-                _refuse_row(payload)
-                return []
-            rows = _flat_rows(shape, change, root) if is_flat else _envelope_rows(shape, change, root)
+            rows = (_flat_rows if is_flat else _envelope_rows)(shape, change, payload, root)
             if rows and read_source is not None:
                 source = read_source(payload).get("source")
                 rows = [{**row, SOURCE: source} for row in rows]
@@ -152,14 +163,12 @@ class _Shape:
             typed_dict({name: kind for name, kind in columns.items() if name not in lacking})
             for lacking in (before, after)
         ]
+        image = json_decoder(rows[1])
         if is_flat:
-            fields = {name: kind for name, kind in columns.items() if name not in after}
-            fields |= {prefix + name: kind for prefix in _PREFIXES for name, kind in _SOURCE.items()}
-            fields |= {_FLAT_OPERATION: str | None, _FLAT_DELETED: bool | str | None}
-        else:
-            fields = {"op": str | None, "source": typed_dict(_SOURCE) | None}
-            fields |= dict(zip(("before", "after"), (kind | str | None for kind in rows), strict=True))
-        return cls(table, json_decoder(typed_dict(fields)), json_decoder(rows[1]), after)
+            return cls(table, image, image, after)
+        fields = {"op": str | None, "source": typed_dict(_SOURCE) | None}
+        fields |= dict(zip(("before", "after"), (kind | str | None for kind in rows), strict=True))
+        return cls(table, json_decoder(typed_dict(fields)), image, after)
 
 
 class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):
@@ -206,9 +215,11 @@ def _lacking(payload: Any, names: Collection[str], *, is_flat: bool) -> tuple[fr
     return before, after
 
 
-def _envelope_rows(shape: _Shape, change: Row, root: str) -> list[Row]:
-    letter = change["op"]
-    if letter == _MESSAGE:
+def _envelope_rows(shape: _Shape, change: Row, payload: bytes, root: str) -> list[Row]:
+    letter = change.get("op")
+    if letter is None:
+        _refuse_row(payload)
+    if letter in (None, _MESSAGE):
         return []
     operation = _operation(letter, f"{root}.op")
     before, after = (
@@ -228,11 +239,11 @@ def _envelope_rows(shape: _Shape, change: Row, root: str) -> list[Row]:
     return shape.table.rows(after, before, added, f"{root}.after", unchanged)
 
 
-def _flat_rows(shape: _Shape, row: Row, root: str) -> list[Row]:
+def _flat_rows(shape: _Shape, row: Row, payload: bytes, root: str) -> list[Row]:
     """Return the row of a record that ExtractNewRecordState has made flat."""
-    found = [(name, prefix + name) for prefix in _PREFIXES for name in _SOURCE if prefix + name in row]
-    source = {name: row.pop(field) for name, field in found}
-    letter, deleted = row.pop(_FLAT_OPERATION, None), row.pop(_FLAT_DELETED, None)
+    metadata = _FLAT_METADATA.decode(payload)
+    source = {name: metadata[field] for field, name in _FLAT_SOURCE.items() if field in metadata}
+    letter, deleted = metadata.get(_FLAT_OPERATION), metadata.get(_FLAT_DELETED)
     operation = UPDATE if letter is None else _operation(letter, f"{root}.{_FLAT_OPERATION}")
     if deleted in (True, "true"):
         operation = DELETE

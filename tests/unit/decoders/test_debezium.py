@@ -239,6 +239,19 @@ def test_the_operation_of_a_flat_row(fields, operation):
     assert rows("a int", {"id": 1, **fields, **source}) == [{"id": 1, **added(operation)}]
 
 
+def test_a_flat_row_has_the_fields_of_its_change_that_are_declared():
+    fields = {"__op": "u", "__deleted": "false", "__source_ts_us": 1778051289123456, "__lsn": 90210}
+    columns = "__op string not null, __deleted string, __source_ts_us long not null, __lsn long"
+    assert rows(columns, {"id": 1, **fields}) == [{"id": 1, **fields, **added("update")}]
+
+
+def test_a_declared_field_of_a_change_has_the_declared_type():
+    fields = {"__op": "u", "__source_ts_us": 1778051289123456, "__source_lsn": 90210}
+    assert rows("__source_ts_us timestamp, __source_lsn double", {"id": 1, **fields}) == [
+        {"id": 1, "__source_ts_us": MOMENT, "__source_lsn": 90210.0, **added("update")}
+    ]
+
+
 def test_a_flat_row_may_have_a_schema_and_lack_values():
     row = {"id": 1, "a": NOT_AVAILABLE, "at": 1778051289123, "__op": "u"}
     columns = [{"type": "int64", "name": "io.debezium.time.Timestamp", "field": "at"}]
