@@ -99,13 +99,17 @@ class Debezium(ChangeDecoder):
             return _Shape.of(table, _columns(schema, is_flat=is_flat), is_flat, *lacking)
 
         def rows_of(text: str, root: str, schema: bytes, payload: bytes) -> list[Row]:
-            is_flat = any(mark in text for mark in _FLAT)
+            metadata = _flat_metadata(text, payload)
+            is_flat = bool(metadata)
             lacking = _NOTHING
             if may_lack_values(text):
                 lacking = _lacking(payload, table.columns.names, is_flat=is_flat)
             shape = shape_of(schema, is_flat, *lacking)
             change = shape.decoder.decode(payload)
-            rows = (_flat_rows if is_flat else _envelope_rows)(shape, change, payload, root)
+            if is_flat:
+                rows = _flat_rows(shape, change, metadata, root)
+            else:
+                rows = _envelope_rows(shape, change, payload, root)
             if rows and read_source is not None:
                 source = read_source(payload).get("source")
                 rows = [{**row, SOURCE: source} for row in rows]
@@ -239,9 +243,17 @@ def _envelope_rows(shape: _Shape, change: Row, payload: bytes, root: str) -> lis
     return shape.table.rows(after, before, added, f"{root}.after", unchanged)
 
 
-def _flat_rows(shape: _Shape, row: Row, payload: bytes, root: str) -> list[Row]:
+def _flat_metadata(text: str, payload: bytes) -> Row:
+    """Return what a flat row says of its change; nothing for an envelope."""
+    if not any(mark in text for mark in _FLAT):
+        return {}
+    metadata: Row = _FLAT_METADATA.decode(payload)
+    # The names may also be those of columns in an envelope, or values.
+    return metadata if _FLAT_OPERATION in metadata or _FLAT_DELETED in metadata else {}
+
+
+def _flat_rows(shape: _Shape, row: Row, metadata: Row, root: str) -> list[Row]:
     """Return the row of a record that ExtractNewRecordState has made flat."""
-    metadata = _FLAT_METADATA.decode(payload)
     source = {name: metadata[field] for field, name in _FLAT_SOURCE.items() if field in metadata}
     letter, deleted = metadata.get(_FLAT_OPERATION), metadata.get(_FLAT_DELETED)
     operation = UPDATE if letter is None else _operation(letter, f"{root}.{_FLAT_OPERATION}")

@@ -252,6 +252,14 @@ def test_a_declared_field_of_a_change_has_the_declared_type():
     ]
 
 
+@pytest.mark.parametrize("column", [{"__deleted": "false"}, {"__op": "x"}, {"a": "__op"}])
+def test_an_envelope_may_have_the_names_of_a_flat_row_within_it(column):
+    expected = [{"id": 1, **column, **added("insert")}]
+    document = envelope("c", {"id": 1, **column})
+    assert rows("a string, __op string, __deleted string", document) == expected
+    assert rows("a string, __op string, __deleted string", with_schema(document)) == expected
+
+
 def test_a_flat_row_may_have_a_schema_and_lack_values():
     row = {"id": 1, "a": NOT_AVAILABLE, "at": 1778051289123, "__op": "u"}
     columns = [{"type": "int64", "name": "io.debezium.time.Timestamp", "field": "at"}]
