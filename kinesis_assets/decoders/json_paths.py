@@ -34,10 +34,16 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.decoder import Step
 
 _NAME = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+_REFUSED = re.compile(r'["\\\x00-\x1f]')  # msgspec finds no fields with such names
 
 
 def parse_path(path: str) -> tuple[str, ...]:
-    """Return the names in a path."""
+    """Return the names in a path. Raises `InvalidInput` if it is none."""
+    if (refused := _REFUSED.search(path)) is not None:
+        raise InvalidInput(
+            f"{path!r} is no path, because of the {refused[0]!r}; give names without quotation marks, "
+            "backslashes and control characters, and write one with a dot within backticks, as in `a.b`.c"
+        )
     names, place = list[str](), 0
     while (match := _NAME.match(path, place)) is not None:
         names.append(match[1].replace("``", "`") if match[1] else match[2])

@@ -38,6 +38,18 @@ def test_a_path_without_a_name_is_refused(path):
         parse_path(path)
 
 
+@pytest.mark.parametrize("path", ['"detail.type"', 'detail."type"', '`a"b`', "a\\b", "a\nb"])
+def test_a_path_with_quotes_is_refused_and_backticks_are_advised(path):
+    with pytest.raises(InvalidInput, match=r"is no path, because of the .* within backticks"):
+        parse_path(path)
+
+
+def test_other_names_are_those_of_fields():
+    names = ["it's", "a b", "a\x7f", "$x", "\u2028"]
+    document = json.dumps(dict.fromkeys(names, 1)).encode()
+    assert kept(dict.fromkeys(names, 1), document) == [0]
+
+
 # Unnest
 
 
@@ -263,6 +275,7 @@ def test_a_null_of_a_column_is_compared_too():
         ({"a": [["b"]]}, "a: .* is no text"),
         ({"a": float("nan")}, "a: 'nan' is no text"),
         ({"a..b": 1}, "'a..b' is no path"),
+        ({'"a.b"': 1}, "is no path, because of the '\"'"),
         ({"a": 1, "a.b": 2}, r"a\.b: a part of this path has a value too"),
         ({"a.b": 1, "a": 2}, "a: a part of this path has a value too"),
         ({"a": 1, "`a`": 2}, "`a`: a part of this path has a value too"),
