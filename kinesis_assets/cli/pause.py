@@ -73,6 +73,10 @@ def resume(*, as_json: bool, **stream: Any) -> None:
     _print(project.stream, ended, paused=False, safe_until=safe_until, as_json=as_json)
 
 
+_CREDENTIALS = ("profile_name", "role_arn", "external_id", "session_name")
+"""The settings that say with which credentials a stream and its table are read. They are no secrets."""
+
+
 def _resume_command(opened: OpenStream, command: str) -> str:
     """Return the command that resumes a stream from any folder, with the options that it needs."""
     connection = opened.kinesis
@@ -83,8 +87,9 @@ def _resume_command(opened: OpenStream, command: str) -> str:
         "--endpoint-url": connection.endpoint_url,
     }
     words = [word for name, value in options.items() if value for word in (name, value)]
-    if connection.role_arn:
-        words += ["--set", f"role_arn={connection.role_arn}"]
+    for name in _CREDENTIALS:
+        if value := getattr(connection, name):
+            words += ["--set", f"{name}={value}"]
     if opened.settings.is_iceberg:
         # It has no secrets: those of a catalog are given in the environment.
         catalog = json.dumps(dict(opened.settings.catalog))

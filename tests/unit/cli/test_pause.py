@@ -12,12 +12,14 @@ import pytest
 from deltalake import write_deltalake
 
 from kinesis_assets.kinesis.data_loss import Gap
+from kinesis_assets.kinesis.role_credentials import credentials_of
 from kinesis_assets.table.data_file import PARTITION_COLUMNS, TABLE_SCHEMA
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, read_pause
 from support.command_line import single_line_error
 from support.formats import settings_of, table_of
 from support.mentions import assert_mentions
 from support.timing import WRITING
+from support.token_service import BASE_SECRET, CONFIG, EXTERNAL_ID, ROLE
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +94,26 @@ def test_the_command_that_resumes_the_stream_of_an_iceberg_table_opens_it(bench,
     _, *arguments = shlex.split(read_pause(bench.table).command)
     assert cli(*arguments).exit_code == 0
     assert read_pause(bench.table) is None
+
+
+@pytest.mark.usefixtures("role")
+def test_the_command_that_resumes_a_stream_with_a_role_assumes_it_in_the_same_way(
+    paused, bench, cli, sts, tmp_path, monkeypatch
+):
+    config = tmp_path / "aws-config"
+    config.write_text(CONFIG)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    account = [f"role_arn={ROLE}", f"external_id={EXTERNAL_ID}", "profile_name=base", "session_name=on-call"]
+    options = [word for each in account for word in ("--set", each)]
+    done = paused("pause", *options, "--reason", "schema change", "--by", "ann")
+    assert done.exit_code == 0, done.err
+    command = read_pause(bench.table).command
+    credentials_of.cache_clear()
+    done = cli(*shlex.split(command)[1:])
+    assert done.exit_code == 0, done.err
+    assert {request["RoleSessionName"] for request in sts.requests} == {"on-call"}
+    assert BASE_SECRET not in command
 
 
 def test_resume_prints_the_pause_that_it_ends(paused, bench):
