@@ -140,7 +140,7 @@ def current_shards(
     if positions is None or positions.identity != listing.summary.identity:
         check_recent_parents(listing)
         return snapshot, initial_positions(listing, StartPositions().frozen(listing), wanted_from=None)
-    check_list(listing, positions, table.uri)
+    check_list(listing, positions)
     return snapshot, positions.with_listing(listing).shards
 
 
@@ -176,7 +176,7 @@ def plan_run(
 
     def read_positions(listing: StreamListing) -> tuple[StreamListing, StreamPositions, TableSnapshot | None]:
         snapshot, found = _read_or_freeze(client, table, listing, policy, asked)
-        check_list(listing, found, table.uri)
+        check_list(listing, found)
         check_unlisted_parents(client, listing, found.shards, found.listed_at)
         return listing, found, snapshot
 

@@ -119,7 +119,7 @@ def _preview(
     if snapshot is not None and positions is not None:
         refuse_rewritten(table, snapshot, positions)
         if positions.identity == identity:
-            shards = _stored(client, table, policy, listing, positions)
+            shards = _stored(client, policy, listing, positions)
             reason = f"its positions of {identity.arn} continue"
             return Preview(tuple(shards), Effect.RESUMES, reason, True, snapshot, listing)
     check_recent_parents(listing)
@@ -162,12 +162,11 @@ def _given_up_with(positions: StreamPositions) -> Iterator[ShardPreview]:
 
 def _stored(
     client: StreamClient,
-    table: PositionedTable,
     policy: ReadPolicy,
     listing: StreamListing,
     positions: StreamPositions,
 ) -> Iterator[ShardPreview]:
-    check_list(listing, positions, table.uri)
+    check_list(listing, positions)
     check_unlisted_parents(client, listing, positions.shards, positions.listed_at)
     expected, now = positions.with_listing(listing), listing.summary.service_time
     listed = {shard.shard_id for shard in listing.shards}

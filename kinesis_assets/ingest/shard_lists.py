@@ -26,7 +26,6 @@ were closed when the run was planned.
 from __future__ import annotations
 
 import logging
-import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -60,11 +59,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def check_list(listing: StreamListing, positions: StreamPositions, table: str) -> None:
+def check_list(listing: StreamListing, positions: StreamPositions) -> None:
     """Check that a list contradicts none of the positions.
-
-    Args:
-        table: The table's URI.
 
     Raises:
         StreamRecreated: The list is that of another stream of the same name.
@@ -74,7 +70,7 @@ def check_list(listing: StreamListing, positions: StreamPositions, table: str) -
     stream = positions.identity.name
     if listing.summary.identity != positions.identity:
         raise StreamRecreated(stream, "deleted and created again during this run; run again")
-    if reasons := _contradictions(listing, positions, table):
+    if reasons := _contradictions(listing, positions):
         raise ShardListStale(stream, reasons)
     check_recent_parents(listing, positions.shards, positions.listed_at)
 
@@ -128,16 +124,16 @@ def check_for_seek(listing: StreamListing, positions: StreamPositions) -> None:
         raise ShardListStale(positions.identity.name, reasons)
 
 
-def _contradictions(listing: StreamListing, positions: StreamPositions, table: str) -> dict[str, str]:
+def _contradictions(listing: StreamListing, positions: StreamPositions) -> dict[str, str]:
     """Return by shard id why listing the shard as open contradicts the positions, and what to do."""
-    stream = positions.identity.arn  # valid whatever account and region the command runs with
+    stream = positions.identity.name
     recorded = {shard_id: positions.shards.get(shard_id) for shard_id in _listed_open(listing)}
     wrongly_finished = {
         shard_id: (
             f"listed as open, but recorded as read to its end at {shard.position}. If a later run repeats "
             "this, the recorded end is wrong. To continue the shard there, run "
-            f"`kinesis-assets seek --stream {stream} --table {shlex.quote(table)} --shard {shard_id} "
-            f"--to {shard.position} --apply`"
+            f"`kinesis-assets seek --stream {stream} --shard {shard_id} --to {shard.position} --apply` "
+            "in the stream's project"
         )
         for shard_id, shard in recorded.items()
         if shard is not None and shard.finished

@@ -100,7 +100,7 @@ def examine(
         return
     yield from or_ok(
         "shards",
-        _listed_shard_findings(client, table, recorded, amendment, listing),
+        _listed_shard_findings(client, recorded, amendment, listing),
         "the stream lists all unfinished shards",
     )
     history = History(positions, amendment, utc_now(table.clock))
@@ -135,7 +135,6 @@ def examine(
 
 def _listed_shard_findings(
     client: StreamClient,
-    table: PositionedTable,
     positions: StreamPositions,
     amendment: Amendment | None,
     listing: StreamListing,
@@ -145,7 +144,7 @@ def _listed_shard_findings(
         return
 
     def consistent(listing: StreamListing) -> StreamListing:
-        check_list(listing, positions, table.uri)
+        check_list(listing, positions)
         return listing
 
     try:

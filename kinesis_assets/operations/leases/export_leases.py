@@ -193,7 +193,7 @@ def _recorded(
         )
     refuse_rewritten(table, snapshot, positions)
     positions = snapshot.with_all_archived(positions)
-    check_list(listing, positions, table.uri)
+    check_list(listing, positions)
     check_unlisted_parents(client, listing, positions.shards, positions.listed_at)
     return listing, positions.with_listing(listing)
 

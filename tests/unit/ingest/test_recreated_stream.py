@@ -58,7 +58,7 @@ def test_a_list_of_the_new_stream_is_not_that_of_the_positions(bench, recreate):
     positions = bench.positions
     recreate()
     with pytest.raises(StreamRecreated):
-        check_list(bench.client.listing(), positions, bench.table.uri)
+        check_list(bench.client.listing(), positions)
 
 
 def test_a_stream_older_than_the_one_in_the_table_is_refused_even_with_restart(bench, faults):

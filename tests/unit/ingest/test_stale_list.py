@@ -150,8 +150,7 @@ def test_a_finished_shard_that_is_listed_as_open_fails_the_run_with_the_command_
     bench.forge_shards(first, finished=True)
     with pytest.raises(ShardListStale) as caught:
         bench.run([first, second], **policy)
-    arn = bench.positions.identity.arn
-    command = f"kinesis-assets seek --stream {arn} --table {bench.table.uri} --shard {first} "
+    command = f"kinesis-assets seek --stream {bench.stream} --shard {first} "
     assert command + f"--to AFTER_SEQUENCE_NUMBER:{number} --apply" in str(caught.value)
     assert set(caught.value.reasons) == {first}
 

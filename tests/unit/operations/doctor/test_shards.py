@@ -33,8 +33,7 @@ def test_a_finished_shard_that_is_open_in_the_stream_is_a_problem(ingested):
     ingested.forge_shards(A, finished=True)
     ((check, shard_id, sentence),) = ingested.problems()
     assert (check, shard_id) == ("shards", A)
-    arn = ingested.positions.identity.arn
-    assert f"kinesis-assets seek --stream {arn} --table {ingested.table.uri} --shard {A}" in sentence
+    assert f"kinesis-assets seek --stream {ingested.stream} --shard {A}" in sentence
 
 
 def test_a_stale_shard_list_is_requested_again(growing, faults):

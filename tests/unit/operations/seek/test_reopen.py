@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 
@@ -11,6 +12,9 @@ from kinesis_assets.cli.command_line import commands
 from kinesis_assets.errors import DataLost, SeekRefused, ShardListStale
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.operations.seek.plan import Direction
+from support.dagster_components import dagsters_own_warnings
+from support.formats import FORMATS, settings_of, table_of
+from support.timing import WRITING
 
 pytestmark = pytest.mark.slow
 
@@ -38,13 +42,36 @@ def test_the_command_in_the_error_reopens_the_shard_without_loss(bench, start, r
     bench.put(10)
     with pytest.raises(ShardListStale) as caught:
         bench.run([shard_id])
-    commands(
-        [*command_of(caught.value), "--endpoint-url", bench.settings.endpoint_url], standalone_mode=False
-    )
+    place = ["--table", bench.table.uri, "--endpoint-url", bench.settings.endpoint_url]
+    commands([*command_of(caught.value), *place], standalone_mode=False)
     after = bench.at(shard_id)
     assert (after.finished, after.position, len(after.seeks)) == (False, before.position, 1)
     assert bench.run().errors == {}
     assert bench.items == [*range(records), 10]
+
+
+@dagsters_own_warnings
+@pytest.mark.parametrize("format_", FORMATS)
+def test_the_command_in_the_error_works_in_the_project_of_the_stream(bench, tmp_path, monkeypatch, format_):
+    bench.table = table_of(format_, str(tmp_path / "table"), WRITING)
+    (shard_id,) = bench.create()
+    bench.put(1)
+    bench.run()
+    finish_by_mistake(bench, shard_id)
+    with pytest.raises(ShardListStale) as caught:
+        bench.run([shard_id])
+    attributes = {"stream": bench.stream, "table": bench.table.uri, **settings_of(bench.table)}
+    attributes["endpoint_url"] = bench.settings.endpoint_url
+    module = f"lake_{format_}"
+    folder = tmp_path / module / "defs" / "stream"
+    folder.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(f'[tool.dg.project]\nroot_module = "{module}"\n')
+    component = {"type": "kinesis_assets.KinesisStreamComponent", "attributes": attributes}
+    (folder / "defs.yaml").write_text(json.dumps(component))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(folder)
+    commands(command_of(caught.value), standalone_mode=False)
+    assert not bench.at(shard_id).finished
 
 
 def test_reopening_is_reported_and_deletes_no_rows(bench):
