@@ -177,9 +177,10 @@ class Tick:
         ]
         self._busy = shards_of(opened, self._alive, self._keys, now)
         self._ended = list(ended_runs(instance, self._names, self._keys, before.backoff, now))
-        backoff = before.backoff.after(self._ended, now)
+        backoff = before.backoff.after(self._ended, now, self._listed.shards)
         alive = {record.dagster_run.run_id for record in self._alive}
         recovered = recovered_shards(instance, self._names, backoff.shards, alive)
+        recovered |= backoff.read_since(self._listed.shards)
         self._backoff = backoff.of(self._readable - recovered)
         self._waiting = self._backoff.waiting(now)
 

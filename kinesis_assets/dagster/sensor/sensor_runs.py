@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -25,6 +26,7 @@ from kinesis_assets.dagster.events.metadata import events_of
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_seconds, tagged_partitions
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, TableError
+from kinesis_assets.ingest.idle_shards import is_behind
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.run_files.heartbeat import ENDED, INTERVAL, heartbeats
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
+    from kinesis_assets.table.positions.positions import ShardPosition
 
 
 _log = logging.getLogger(__name__)
@@ -372,12 +375,15 @@ class Failing(msgspec.Struct, frozen=True, array_like=True):
         until: The time before which it is not requested, in seconds since the epoch.
         run_id: The id of the last failed run.
         reason: Why a derived table failed in that run; empty if it is unknown.
+        tip_time: The shard's `ShardPosition.tip_time` when the last failure was counted, in seconds since the
+            epoch; 0 if it had none; None if that is unknown.
     """
 
     runs: int
     until: float
     run_id: str
     reason: str = ""
+    tip_time: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -402,6 +408,13 @@ class EndedRun:
     materialized: Collection[str] = field(default=())
 
 
+def _tip_time(shard: ShardPosition | None) -> float | None:
+    """Return what `Failing.tip_time` is of a shard."""
+    if shard is None:
+        return None
+    return 0.0 if shard.tip_time is None else shard.tip_time.timestamp()
+
+
 class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the back-off from tick to tick.
 
@@ -419,7 +432,12 @@ class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the time after which runs may have ended uncounted. Times are in seconds since the epoch."""
         return (now if self.newest is None else self.newest) - OVERLAP
 
-    def after(self, runs: Iterable[EndedRun], now: float) -> ShardBackoff:
+    def after(
+        self,
+        runs: Iterable[EndedRun],
+        now: float,
+        positions: Mapping[str, ShardPosition] = MappingProxyType({}),
+    ) -> ShardBackoff:
         """Return the state with some runs counted, each only once. Their waits start now."""
         shards, counted = dict(self.shards), dict(self.counted)
         for run in sorted(runs, key=lambda run: run.ended):
@@ -430,11 +448,26 @@ class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
                 shards.pop(shard_id, None)
             for shard_id in run.failed:
                 failures = shards[shard_id].runs + 1 if shard_id in shards else 1
-                shards[shard_id] = Failing(failures, now + WAITS.wait(failures), run.run_id)
+                until, tip_time = now + WAITS.wait(failures), _tip_time(positions.get(shard_id))
+                shards[shard_id] = Failing(failures, until, run.run_id, tip_time=tip_time)
         newest = max([*counted.values(), *([] if self.newest is None else [self.newest])], default=None)
         if newest is not None:
             counted = {run_id: ended for run_id, ended in counted.items() if ended > newest - OVERLAP}
         return ShardBackoff(shards, newest, counted)
+
+    def read_since(self, positions: Mapping[str, ShardPosition]) -> set[str]:
+        """Return the shards that were read to their tip after their failures were counted.
+
+        A continuous run reports no event of a shard that has no new records.
+        """
+        return {
+            shard_id
+            for shard_id, failing in self.shards.items()
+            if failing.tip_time is not None
+            and (shard := positions.get(shard_id)) is not None
+            and (_tip_time(shard) or 0.0) > failing.tip_time
+            and not is_behind(shard)
+        }
 
     def of(self, shard_ids: Collection[str]) -> ShardBackoff:
         """Return the state of the given shards only."""

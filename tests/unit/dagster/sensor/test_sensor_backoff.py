@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
@@ -11,6 +12,7 @@ from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_runs import OVERLAP, WAITS, EndedRun, ShardBackoff
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
+from support.forged_positions import forge_shards
 from support.mentions import assert_mentions
 from support.raw_checks import CHECKS
 from support.shard_ids import A, B, C, D, E
@@ -142,6 +144,75 @@ def test_a_shard_that_an_unfinished_run_has_committed_since_no_longer_fails(sour
     daemon.report_event(run, dg.AssetObservation(key, partition=B))  # its next iteration failed
     daemon.tick()
     assert Cursor.parse(daemon.cursor).backoff.reasons.keys() == {B, C}
+
+
+def read_to_tip(daemon: Daemon, seconds: float, **changes: object) -> None:
+    """Commit that A was read to its tip some seconds after the commit before, without an event of it."""
+    tip_time = daemon.positions.shards[A].tip_time + timedelta(seconds=seconds)
+    forge_shards(daemon.opened.table, daemon.positions, A, **{"tip_time": tip_time, **changes})
+
+
+@pytest.fixture
+def failing(source, daemon: Daemon, clock: Clock) -> Daemon:
+    """The daemon of a stream with one shard, whose last run failed after another one had read it."""
+    del clock
+    source.create(1)
+    daemon.tick()
+    daemon.commit([A], by=None)
+    ended(daemon, {PARTITION: A}, Status.FAILURE)
+    daemon.tick()
+    assert Cursor.parse(daemon.cursor).backoff.shards.keys() == {A}
+    return daemon
+
+
+def test_an_idle_shard_that_was_read_since_no_longer_fails(failing):
+    read_to_tip(failing, seconds=1)
+    failing.tick()
+    assert Cursor.parse(failing.cursor).backoff.shards == {}
+
+
+def test_a_shard_that_was_never_read_before_it_failed_no_longer_fails_once_it_is(source, daemon, clock):
+    del clock
+    source.create(1)
+    daemon.tick()
+    ended(daemon, {PARTITION: A}, Status.FAILURE)
+    daemon.tick()
+    daemon.commit([A], by=None)
+    daemon.tick()
+    assert Cursor.parse(daemon.cursor).backoff.shards == {}
+
+
+def test_a_shard_whose_position_did_not_move_fails_still(failing):
+    read_to_tip(failing, seconds=0)
+    failing.tick()
+    assert Cursor.parse(failing.cursor).backoff.shards.keys() == {A}
+
+
+def test_a_shard_that_was_read_but_is_behind_again_fails_still(failing):
+    arrival = failing.positions.shards[A].tip_time + timedelta(minutes=2)
+    read_to_tip(failing, seconds=1, last_arrival=arrival)
+    failing.tick()
+    assert Cursor.parse(failing.cursor).backoff.shards.keys() == {A}
+
+
+def test_a_shard_that_fails_again_after_it_was_read_fails(failing):
+    read_to_tip(failing, seconds=1)
+    ended(failing, {PARTITION: A}, Status.FAILURE)
+    failing.tick()
+    assert Cursor.parse(failing.cursor).backoff.shards[A].runs == 2
+
+
+def test_a_failure_in_a_cursor_of_an_earlier_release_ends_with_a_materialization(failing):
+    cursor = json.loads(failing.cursor)
+    del cursor["backoff"]["shards"][A][4:]
+    failing.cursor = json.dumps(cursor)
+    read_to_tip(failing, seconds=1)
+    failing.tick()
+    assert Cursor.parse(failing.cursor).backoff.shards.keys() == {A}
+    run = failing.run({PARTITION: A})
+    failing.report_event(run, dg.AssetMaterialization(raw_key(failing.project.stream), partition=A))
+    failing.tick()
+    assert Cursor.parse(failing.cursor).backoff.shards == {}
 
 
 def test_runs_know_the_failing_shards_of_a_stream_without_checks(source, make_project, instance, clock):
