@@ -56,8 +56,8 @@ class ContinuousRun:
     Args:
         policy: How the stream is read; its bounds and its allowance apply to each iteration.
         report: Called with the result of an iteration right after its commit. The result is limited to the
-            shards that have news: rows were committed, the shard was read to its end, or it failed for a new
-            reason. Throttling is news only after `ReadTiming.stall_seconds`.
+            shards that have news: rows were committed, the shard was read to its end, it failed for a new
+            reason, or it ceased to fail. Throttling is news only after `ReadTiming.stall_seconds`.
         on_commit: Called when the table has new commits, of this run or of another one.
         on_iteration: Called with the whole result of each iteration, after `report`.
         by: Name of the run, kept with each commit.
@@ -289,6 +289,7 @@ class ShardTracker:
         success: The result of its last successful iteration; None if it has failed since, except by brief
             throttling.
         reported_kind: The kind of error that was reported last; None after a success.
+        reported_failure: Whether a failure was reported, without a success since.
         reported_success: Whether its last report was a success.
     """
 
@@ -305,6 +306,7 @@ class ShardTracker:
     due: float = 0.0
     success: RunResult | None = None
     reported_kind: str | None = None
+    reported_failure: bool = False
     reported_success: bool = False
 
     @property
@@ -336,7 +338,9 @@ class ShardTracker:
         if self.error is None:
             self.success, self.failures = result.only([shard_id]), 0
             self.due = inf if self.finished else 0.0
-            news = bool(outcome.rows) or (self.finished and not finished_before)
+            # The sensor takes a shard as failing until this run reports its success.
+            news = bool(outcome.rows) or (self.finished and not finished_before) or self.reported_failure
+            self.reported_failure = False
             self.reported_success = self.reported_success or news
             return news
         if outcome.state is ShardState.FAILED:  # waiting for parents costs nothing
@@ -349,6 +353,7 @@ class ShardTracker:
         if self._is_throttled_briefly:
             return bool(outcome.rows)
         self.success, self.reported_success = None, False
+        self.reported_failure = self.reported_failure or outcome.state is ShardState.FAILED
         before, self.reported_kind = self.reported_kind, _kind(self.error)
         return bool(outcome.rows) or self.reported_kind != before
 

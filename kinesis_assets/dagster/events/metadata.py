@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from kinesis_assets.errors import TableError
+from kinesis_assets.errors import ShardThrottled, TableError
+from kinesis_assets.ingest.outcome import ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,6 +91,13 @@ def shard_events(
         else:
             reason = str(outcome.error)
             yield dg.AssetObservation(key, partition=shard_id, description=reason, metadata=metadata)
+
+
+def is_failure(event: dg.AssetObservation) -> bool:
+    """Return whether a shard's event is that of a failure. Throttling between rows is none."""
+    facts = exact_values(event)
+    is_throttled = facts.get("error_class") == ShardThrottled.__name__
+    return facts.get("state") == ShardState.FAILED and not (is_throttled and facts.get("rows"))
 
 
 def facts_metadata(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from kinesis_assets.dagster.sensor.sensor_cursor import Cursor, waiting_to_be_re
 from kinesis_assets.dagster.sensor.sensor_runs import (
     DEAD,
     ended_runs,
+    failing_in_runs,
     is_derived_in_a_run,
     liveness_of,
     recovered_shards,
@@ -181,7 +182,9 @@ class Tick:
         alive = {record.dagster_run.run_id for record in self._alive}
         recovered = recovered_shards(instance, self._names, backoff.shards, alive)
         recovered |= backoff.read_since(self._listed.shards)
-        self._backoff = backoff.of(self._readable - recovered)
+        failing = failing_in_runs(instance, self._names, self._alive)
+        backoff = backoff.of(backoff.shards.keys() - recovered).with_failing(failing, self._listed.shards)
+        self._backoff = backoff.of(self._readable)
         self._waiting = self._backoff.waiting(now)
 
     def choose_ranges(self) -> None:

@@ -22,7 +22,7 @@ import dagster as dg
 import msgspec
 
 from kinesis_assets import retry
-from kinesis_assets.dagster.events.metadata import events_of
+from kinesis_assets.dagster.events.metadata import events_of, is_failure
 from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_seconds, tagged_partitions
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, TableError
@@ -247,6 +247,44 @@ def recovered_shards(
     return {str(record.partition_key) for record in page.records if record.run_id in run_ids}
 
 
+_MAX_OBSERVATIONS = 1000
+"""The maximum number of observations that a tick reads, newest first."""
+
+
+def failing_in_runs(
+    instance: dg.DagsterInstance, names: StreamNames, unfinished: Iterable[dg.RunRecord]
+) -> dict[str, str]:
+    """Return the shards that fail in continuous runs, and the id of the run.
+
+    Such a run goes on for long after it has reported a failure. It materializes the shard once it can read it
+    again. Until then, a tick must not report that the shard is well.
+    """
+    started = {
+        record.dagster_run.run_id: record.create_timestamp.timestamp()
+        for record in unfinished
+        if FOLLOW_TAG in record.dagster_run.tags
+    }
+    if not started:
+        return {}
+    since = min(started.values()) - OVERLAP
+    wanted = dg.AssetRecordsFilter(names.raw_key, after_timestamp=since)
+    failed: dict[str, dg.EventLogRecord] = {}
+    for record in instance.fetch_observations(wanted, _MAX_OBSERVATIONS).records:
+        event = record.asset_observation
+        if record.run_id in started and event is not None and is_failure(event):
+            failed.setdefault(str(event.partition), record)
+    if not failed:
+        return {}
+    materialized = instance.get_latest_storage_id_by_partition(
+        names.raw_key, dg.DagsterEventType.ASSET_MATERIALIZATION, {*failed}
+    )
+    return {
+        shard_id: record.run_id
+        for shard_id, record in failed.items()
+        if record.storage_id > materialized.get(shard_id, 0)
+    }
+
+
 def materializes_raw(instance: dg.DagsterInstance, run: dg.DagsterRun, names: StreamNames) -> bool:
     """Whether a run materializes the raw asset."""
     return names.raw_key in assets_of_run(instance, run)
@@ -371,7 +409,7 @@ class Failing(msgspec.Struct, frozen=True, array_like=True):
     """The failures of a shard, or of a derived table.
 
     Attributes:
-        runs: The number of consecutive failed runs.
+        runs: The number of consecutive failed runs; 0 for a shard that failed in a run before its end.
         until: The time before which it is not requested, in seconds since the epoch.
         run_id: The id of the last failed run.
         reason: Why a derived table failed in that run; empty if it is unknown.
@@ -388,6 +426,8 @@ class Failing(msgspec.Struct, frozen=True, array_like=True):
     @property
     def sentence(self) -> str:
         """That the last run failed, and why."""
+        if not self.runs:
+            return f"it failed in run {self.run_id}"
         reason = f": {self.reason}" if self.reason else ""
         return f"its last run failed{reason}{'. See' if reason else ', see'} run {self.run_id}"
 
@@ -419,7 +459,8 @@ class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the back-off from tick to tick.
 
     Attributes:
-        shards: The failures by shard id, without the shards whose last run materialized them.
+        shards: The failures by shard id, without the shards whose last run materialized them. A shard that
+            fails in a run that goes on is one of them, and does not wait.
         newest: The latest end of a counted run, in seconds since the epoch; None before the first.
         counted: The end of each run that ended within `OVERLAP` before that, by run id.
     """
@@ -454,6 +495,16 @@ class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
         if newest is not None:
             counted = {run_id: ended for run_id, ended in counted.items() if ended > newest - OVERLAP}
         return ShardBackoff(shards, newest, counted)
+
+    def with_failing(
+        self, run_ids: Mapping[str, str], positions: Mapping[str, ShardPosition]
+    ) -> ShardBackoff:
+        """Return the state with the shards that fail in runs that go on, with the id of the run."""
+        found = {
+            shard_id: Failing(0, 0.0, run_id, tip_time=_tip_time(positions.get(shard_id)))
+            for shard_id, run_id in run_ids.items()
+        }
+        return msgspec.structs.replace(self, shards={**found, **self.shards})
 
     def read_since(self, positions: Mapping[str, ShardPosition]) -> set[str]:
         """Return the shards that were read to their tip after their failures were counted.

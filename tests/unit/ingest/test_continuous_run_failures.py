@@ -79,6 +79,14 @@ def test_a_recovered_shard_does_not_fail_the_run(bench, faults):
     assert harness.events == [{A: ("failed", 0)}, {A: ("committed", 1)}]
 
 
+@pytest.mark.usefixtures("ticking")
+def test_a_shard_without_records_is_reported_once_when_it_ceases_to_fail(bench, faults):
+    bench.create(2)
+    faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, times=2)
+    harness = RunHarness(bench, timing=VIRTUAL).run(A, B)
+    assert harness.events == [{A: ("failed", 0)}, {A: ("committed", 0)}]
+
+
 def test_rows_of_a_failing_shard_are_reported_with_each_commit(bench, faults):
     """The sensor would report a commit without an event a second time."""
     bench.create()

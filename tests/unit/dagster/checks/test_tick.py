@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets.dagster.checks.results import TIME_TO_REPORT, CheckResult, Reports
+from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
@@ -168,9 +169,9 @@ def test_a_result_that_an_execution_in_the_ui_replaced_is_corrected(checked):
 class Going:
     """A run that goes on for long, and reports its materializations and checks."""
 
-    def __init__(self, daemon):
+    def __init__(self, daemon, tags=None):
         self.daemon, self.key = daemon, raw_key(daemon.project.stream)
-        self.run = daemon.run({FIRST: A, LAST: B})
+        self.run = daemon.run(tags or {FIRST: A, LAST: B})
         self.own = set()
         self.now = time.time()
         daemon.clock = lambda: self.now
@@ -264,6 +265,15 @@ def test_a_failure_that_lasts_in_a_long_run_is_reported_once_an_hour(checked, ag
     reports = replace(reports, executions={"lag": old})
     result = CheckResult("lag", False, "ERROR", "")
     assert len([*reports.due_in_run([result], going.run.run_id, record.event.timestamp + age)]) == reported
+
+
+def test_a_tick_does_not_turn_the_failure_of_a_shard_green_that_a_run_reports(checked):
+    going = Going(checked, continuous_run_tags((A, B), HOUR, 0.0)).materialize()
+    going.report("every_shard_read")
+    metadata = {"state": "failed", "error class": "ReadFailed", "rows": 0}
+    checked.report_event(going.run, dg.AssetObservation(going.key, partition=B, metadata=metadata))
+    going.materialize().tick()
+    assert going.red == {"every_shard_read"}
 
 
 def test_the_sensor_leaves_the_checks_to_a_run_that_is_about_to_report_them(checked):

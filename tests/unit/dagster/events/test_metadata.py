@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import dagster as dg
+import pytest
 
 from kinesis_assets.cli.operations import REPLAY_FIELDS
 from kinesis_assets.cli.run import SHARD_FIELDS
@@ -13,10 +14,12 @@ from kinesis_assets.dagster.events.metadata import (
     commit_metadata,
     event_metadata,
     exact_values,
+    is_failure,
     replay_metadata,
+    shard_events,
     totals_metadata,
 )
-from kinesis_assets.errors import DataLost
+from kinesis_assets.errors import DataLost, ParentUnfinished, PositionConflict, ShardThrottled
 from kinesis_assets.ingest.outcome import RunResult, RunTotals, ShardOutcome, ShardState, StreamState
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
@@ -243,3 +246,20 @@ def test_the_totals_say_how_many_lags_are_unknown():
     metadata = values(totals_metadata(RunTotals(), state, None))
     assert metadata["shards with unknown lag"] == 2
     assert "worst lag (s)" not in metadata
+
+
+@pytest.mark.parametrize(
+    ("state", "stats", "error", "fails"),
+    [
+        (ShardState.FAILED, None, ERROR, True),
+        (ShardState.FAILED, STATS, ERROR, True),
+        (ShardState.FAILED, None, ShardThrottled(A, "throttled"), True),
+        (ShardState.FAILED, STATS, ShardThrottled(A, "throttled"), False),
+        (ShardState.WAITING, None, ParentUnfinished(A, "waits"), False),
+        (ShardState.CONFLICT, None, PositionConflict(A, "moved"), False),
+    ],
+)
+def test_the_event_of_a_shard_shows_whether_it_failed(state, stats, error, fails):
+    outcome = ShardOutcome(A, state, stats=stats, error=error)
+    (event,) = shard_events(dg.AssetKey("orders"), "orders", RunResult(1, {A: outcome}))
+    assert is_failure(event) is fails

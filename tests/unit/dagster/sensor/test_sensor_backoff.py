@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
+from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
-from kinesis_assets.dagster.sensor.sensor_runs import OVERLAP, WAITS, EndedRun, ShardBackoff
+from kinesis_assets.dagster.sensor.sensor_runs import OVERLAP, SECONDS_SILENT, WAITS, EndedRun, ShardBackoff
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
 from support.forged_positions import forge_shards
@@ -213,6 +214,124 @@ def test_a_failure_in_a_cursor_of_an_earlier_release_ends_with_a_materialization
     failing.report_event(run, dg.AssetMaterialization(raw_key(failing.project.stream), partition=A))
     failing.tick()
     assert Cursor.parse(failing.cursor).backoff.shards == {}
+
+
+# Runs that go on
+
+
+def continuous(daemon: Daemon, first: str, last: str) -> dg.DagsterRun:
+    """Store a continuous run that goes on."""
+    return daemon.run(continuous_run_tags((first, last), 3600.0, 60.0))
+
+
+def report_failure(daemon: Daemon, run: dg.DagsterRun, shard_id: str, **facts: object) -> None:
+    """Record the event of a shard that failed in an iteration."""
+    metadata = {"state": "failed", "error class": "ReadFailed", "rows": 0} | facts
+    event = dg.AssetObservation(raw_key(daemon.project.stream), partition=shard_id, metadata=metadata)
+    daemon.report_event(run, event)
+
+
+def materialize(daemon: Daemon, run: dg.DagsterRun, shard_id: str) -> None:
+    daemon.report_event(run, dg.AssetMaterialization(raw_key(daemon.project.stream), partition=shard_id))
+
+
+def reasons(daemon: Daemon) -> dict[str, str]:
+    """Return the failing shards of a tick."""
+    daemon.tick()
+    return Cursor.parse(daemon.cursor).backoff.reasons
+
+
+@pytest.fixture
+def two_shards(source, daemon: Daemon, clock: Clock) -> Daemon:
+    """The daemon of a stream with two shards."""
+    del clock
+    source.create(2)
+    daemon.tick()
+    return daemon
+
+
+def test_a_shard_that_fails_in_a_run_that_goes_on_is_failing_at_once(two_shards):
+    run = continuous(two_shards, A, B)
+    materialize(two_shards, run, A)
+    report_failure(two_shards, run, B)
+    materialize(two_shards, run, A)
+    assert reasons(two_shards) == reasons(two_shards) == {B: f"{B}: it failed in run {run.run_id}"}
+
+
+def test_a_shard_that_a_run_that_goes_on_has_read_again_is_well(two_shards):
+    run = continuous(two_shards, A, B)
+    report_failure(two_shards, run, B)
+    assert reasons(two_shards).keys() == {B}
+    materialize(two_shards, run, B)
+    assert reasons(two_shards) == {}
+
+
+def test_a_shard_that_fails_in_one_of_several_runs_is_failing(two_shards):
+    run, other = continuous(two_shards, B, B), continuous(two_shards, A, A)
+    report_failure(two_shards, run, B)
+    materialize(two_shards, other, A)
+    assert reasons(two_shards) == {B: f"{B}: it failed in run {run.run_id}"}
+
+
+def test_a_shard_that_is_throttled_between_its_rows_does_not_fail(two_shards):
+    run = continuous(two_shards, A, B)
+    report_failure(two_shards, run, B, **{"error class": "ShardThrottled", "rows": 3})
+    assert reasons(two_shards) == {}
+
+
+def test_a_shard_that_failed_fails_still_while_it_is_throttled_between_its_rows(two_shards):
+    run = continuous(two_shards, A, B)
+    report_failure(two_shards, run, B, **{"error class": "ShardThrottled"})
+    report_failure(two_shards, run, B, **{"error class": "ShardThrottled", "rows": 3})
+    assert reasons(two_shards).keys() == {B}
+
+
+def test_a_shard_that_waits_for_its_parents_does_not_fail(two_shards):
+    run = continuous(two_shards, A, B)
+    report_failure(two_shards, run, B, state="waiting")
+    assert reasons(two_shards) == {}
+
+
+@pytest.mark.parametrize("status", [Status.CANCELED, Status.FAILURE])
+def test_a_shard_that_failed_in_a_run_that_was_stopped_fails_until_it_is_read(two_shards, status):
+    run = continuous(two_shards, A, B)
+    materialize(two_shards, run, A)
+    report_failure(two_shards, run, B)
+    two_shards.tick()
+    two_shards.end(run, status)
+    assert reasons(two_shards).keys() == {B}
+    two_shards.commit([A, B], by=None)
+    assert reasons(two_shards) == {}
+
+
+def test_a_shard_that_failed_in_a_run_that_died_fails_until_it_is_read(source, daemon, sensor_clock, beat):
+    del source
+    run = continuous(daemon, A, B)
+    beat(run)
+    report_failure(daemon, run, B)
+    sensor_clock.ranges_after(SECONDS_SILENT)
+    sensor_clock.ranges_after(SECONDS_SILENT)
+    assert Cursor.parse(daemon.cursor).liveness.dead == {run.run_id}
+    assert reasons(daemon).keys() == {B}
+    daemon.commit([A, B], by=None)
+    assert reasons(daemon) == {}
+
+
+def test_a_shard_that_fails_in_a_canceled_run_does_not_wait(two_shards):
+    run = continuous(two_shards, A, B)
+    report_failure(two_shards, run, B)
+    assert two_shards.requested_ranges() == []
+    two_shards.end(run, Status.CANCELED)
+    assert two_shards.requested_ranges() == [(A, B)]
+
+
+def test_the_wait_after_a_run_counts_its_failure_once(two_shards):
+    run = continuous(two_shards, A, B)
+    report_failure(two_shards, run, B)
+    two_shards.tick()
+    two_shards.end(run, Status.FAILURE)
+    two_shards.tick()
+    assert Cursor.parse(two_shards.cursor).backoff.shards[B].runs == 1
 
 
 def test_runs_know_the_failing_shards_of_a_stream_without_checks(source, make_project, instance, clock):
