@@ -126,6 +126,10 @@ TIME_TO_REPORT = 120.0
 """Seconds after a materialization within which its run reports the checks, if it does."""
 
 
+TIME_TO_EXECUTE = 300.0
+"""Seconds for which a check is left to the run that has planned it, whose process may have died."""
+
+
 @dataclass(frozen=True)
 class Reports:
     """The checks of one asset as Dagster shows them.
@@ -215,9 +219,13 @@ class Reports:
         return target is not None and target.storage_id == self.latest.storage_id
 
     def _is_left(self, record: Any, now: float) -> bool:
-        """Return whether a run reports the check: it executes it, or has just materialized the asset."""
+        """Return whether a run reports the check: it has just planned it, or materialized the asset."""
         if record is not None and record.run_id in self.running:
-            return _evaluation_of(record) is None
+            if _evaluation_of(record) is not None:
+                return False
+            planned = record.create_timestamp if record.event is None else record.event.timestamp
+            if abs(now - planned) < TIME_TO_EXECUTE:
+                return True
         latest = self.latest
         return (
             latest is not None

@@ -9,10 +9,12 @@ from datetime import timedelta
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
 
-from kinesis_assets.dagster.checks.results import TIME_TO_REPORT, CheckResult, Reports
+from kinesis_assets.dagster.checks.results import TIME_TO_EXECUTE, TIME_TO_REPORT, CheckResult, Reports
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from kinesis_assets.dagster.settings.check_settings import SCANNING
+from kinesis_assets.errors import KinesisAssetsError
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.table.delta.version import TableVersion
@@ -287,6 +289,41 @@ def test_the_sensor_reports_the_checks_that_a_run_does_not(checked):
     going = Going(checked).materialize()
     going.now += TIME_TO_REPORT + 60
     assert going.tick() == len(FREE)
+
+
+def plan(daemon):
+    """Store a run that somebody has started to execute the checks, and that has not begun to."""
+    run, key = daemon.run({}), raw_key(daemon.project.stream)
+    for name in FREE:
+        kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED.value
+        planned = AssetCheckEvaluationPlanned(asset_key=key, check_name=name)
+        event = dg.DagsterEvent(kind, run.job_name, event_specific_data=planned)
+        daemon.instance.report_dagster_event(event, run.run_id)
+
+
+def test_the_sensor_leaves_the_checks_to_a_run_that_is_about_to_execute_them(checked):
+    plan(checked)
+    assert evaluations(checked) == {}
+
+
+def test_the_sensor_reports_the_checks_that_a_run_was_to_execute_whose_process_has_died(checked):
+    plan(checked)
+    now = time.time()
+    checked.clock = lambda: now + TIME_TO_EXECUTE + 60
+    assert evaluations(checked).keys() == FREE
+    assert evaluations(checked) == {}
+
+
+def test_a_failing_tick_reports_the_checks_that_a_run_was_to_execute_whose_process_has_died(checked, faults):
+    checked.tick()
+    plan(checked)
+    faults.fail("ListShards", status=400, code="AccessDeniedException")
+    now = time.time()
+    checked.clock = lambda: now + 24 * HOUR
+    with pytest.raises(KinesisAssetsError):
+        checked.tick()
+    red = {name for name, record in executions(checked).items() if record.status.value == "FAILED"}
+    assert red >= {"lag", "time_to_loss", "every_shard_read"}
 
 
 # What is stored by a process that is killed
