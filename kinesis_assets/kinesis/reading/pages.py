@@ -52,6 +52,9 @@ class PageSource:
     exhausted = False
     """Whether the next page cannot be read yet."""
 
+    has_more = False
+    """Whether more has arrived than the pages that were read."""
+
     refused = None
     """Why GetRecords reads instead of something else."""
 

@@ -166,7 +166,8 @@ class ShardReading:
                 self._end_inside_page(page, service_time, records, taken)
                 break
         if self.end is None:
-            self.millis_behind_latest = page.millis_behind_latest
+            # The page was at the tip when it was sent. What has arrived since is after it.
+            self.millis_behind_latest = page.millis_behind_latest or int(self._pages.has_more)
             self.end = self._range_end(page, service_time)
         self._stall_detector.note_response(page.millis_behind_latest, any_records=self.records > before)
         if self.end is None and self._stall_detector.stalled:
@@ -300,7 +301,7 @@ class ShardReading:
         if self._polls.shard_ended:
             return RangeEnd.SHARD_END
         not_before = self.range.tip_not_before
-        at_tip = page.millis_behind_latest == 0 and page.next_shard_iterator and not self.range.closed
+        at_tip = self.millis_behind_latest == 0 and page.next_shard_iterator and not self.range.closed
         if at_tip and (not_before is None or service_time >= not_before):
             self.tip_time = service_time
             return RangeEnd.TIP

@@ -87,6 +87,11 @@ class ReceivedPages:
         """Whether the next page has not been received yet."""
         return not (self._events or self._reads_to_end or self.refused)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether more has arrived than the pages that were read."""
+        return bool(self._events)
+
     def drop_iterator(self) -> None:
         """Read the next page by GetRecords, with a new iterator."""
         if self._events:

@@ -8,13 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading import received_pages
+from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedEvent, ReceivedPages
 from kinesis_assets.kinesis.records.records import Records
 from kinesis_assets.kinesis.records.wire import Page
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, run
-from support.one_shard import BEGINNING
+from support.one_shard import ALL_KEYS, BEGINNING, SHARD
 from support.recording_limiter import RecordingLimiter
 
 DATE = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -75,6 +78,19 @@ def test_events_are_one_page_that_has_the_lag_of_the_last_one():
     pages = pages_of(event(record(1), behind=7), event(record(2), record(3), behind=5), event(behind=4))
     assert read(pages) == (["1", "2", "3"], 0.0, 4)
     assert (pages.exhausted, pages.uses_shared_rates, pages.refused) == (True, False, None)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "records", "end", "behind"),
+    [({}, 5, RangeEnd.TIP, 0), ({"max_records": 2}, 2, RangeEnd.BOUND, 1)],
+    ids=["no bound", "a bound at the end of a page"],
+)
+def test_a_reading_is_not_at_the_tip_before_it_has_read_all_events(client, bounds, records, end, behind):
+    events = [event(record(n, size=1 << 19)) for n in range(1, 6)]
+    range_ = ShardRange(SHARD, BEGINNING, Bounds(**bounds), ALL_KEYS)
+    reading = ShardReading(client, range_, received=Received(BEGINNING, events, 0, DATE))
+    assert sum(map(len, reading)) == records
+    assert (reading.end, reading.millis_behind_latest) == (end, behind)
 
 
 def test_a_page_that_was_not_used_is_read_by_getrecords():
