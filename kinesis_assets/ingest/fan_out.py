@@ -98,8 +98,8 @@ def land_received(
         landing += land(job, unread, allowance, received)
     for shard in landing.shards:
         subscriptions.note_read(shard.shard_id, shard.refused, shard.tip_time)
-        if shard.end is RangeEnd.SHARD_END:  # no later position shows that its last records were read
-            subscriptions.of(shard.shard_id).close()
+        if shard.end is RangeEnd.SHARD_END:
+            subscriptions.end(shard.shard_id)
     return landing
 
 

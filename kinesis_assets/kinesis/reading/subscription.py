@@ -120,6 +120,7 @@ class Subscriptions:
         self._clock = client.settings.timing.clock
         self.note_time(service_time)
         self._shards: dict[str, Subscription] = {}
+        self._ended: set[str] = set()
         self._reported: set[str] = set()
 
     def of(self, shard_id: str) -> Subscription:
@@ -158,12 +159,21 @@ class Subscriptions:
         self.of(shard_id).note_read(refused, tip_time)
 
     def reasons(self) -> dict[str, str | None]:
-        """Return why GetRecords reads shards, by shard id; None for those with a subscription.
+        """Return why GetRecords reads shards, by shard id; None for those with a subscription or an end.
 
         Shards that GetRecords may read only briefly are left out.
         """
-        shards = self._shards.items()
-        return {shard_id: each.unavailable for shard_id, each in shards if each.is_heard or each.unavailable}
+        return {
+            shard_id: each.unavailable
+            for shard_id, each in self._shards.items()
+            if each.is_heard or each.unavailable or shard_id in self._ended
+        }
+
+    def end(self, shard_id: str) -> None:
+        """Close the subscription to a shard that was read to its end: no later position shows that."""
+        self.of(shard_id).close()
+        self.of(shard_id).unavailable = None
+        self._ended.add(shard_id)
 
     def close(self) -> None:
         """Close all subscriptions."""

@@ -25,7 +25,7 @@ A, B, C, D = (f"shardId-{number:012d}" for number in range(4))
 
 
 class FanOutRun(RunHarness):
-    """A continuous run with a consumer, and its warnings.
+    """A continuous run with a consumer, its warnings, and what it notes of its landings.
 
     Unless it has a last iteration, it ends once nothing is left to do before an iteration, and the table has
     all records.
@@ -33,12 +33,17 @@ class FanOutRun(RunHarness):
 
     def __post_init__(self):
         super().__post_init__()
-        self.warnings = []
+        self.warnings, self.notes = [], []
 
     def run_as(self, consumer, *shard_ids):
         client = self.bench.client
         with landing_by_subscriptions(
-            client, consumer, client.describe(), land=land_as_in_spark, warn=self.warnings.append
+            client,
+            consumer,
+            client.describe(),
+            land=land_as_in_spark,
+            warn=self.warnings.append,
+            note=self.notes.append,
         ) as land:
             self.landing = land
             return self.run(*shard_ids)
@@ -120,6 +125,22 @@ def test_children_are_read_after_the_end_of_their_parent_is_confirmed(bench, reg
     assert [set(states.values()) for states in run.events][-1] == {("finished", 0)}
     FanOutRun(bench).run_as("lake", B, C)
     bench.assert_exactly_once()
+
+
+def test_a_shard_is_not_noted_as_read_with_getrecords_after_its_end(bench, register):
+    bench.create(1)
+    bench.put_many(5)
+    arn = register()
+
+    def deregister():
+        bench.client.deregister_consumer(arn, bench.client.describe().identity.arn)
+        bench.put_many(5)
+
+    run = FanOutRun(bench, before={3: deregister, 6: partial(bench.split, A)})
+    run.run_as("lake", A)
+    assert [state for state, _ in run.events[-1].values()] == ["finished"]
+    assert any("ResourceNotFoundException" in (note.get(A) or "") for note in run.notes)
+    assert run.notes[-1] == {A: None}
 
 
 def test_what_was_received_of_a_shard_is_forgotten_at_its_end(bench, register, monkeypatch):
