@@ -8,13 +8,15 @@ or another run does: the cursor of a table moves in only one of the two.
 
 Requests derived tables again whose last run failed, with the back-off of shards. The automation of a table
 requests it only when its source has new rows, which may be hours later, or never if all shards are finished.
-Each tick reads from Dagster's instance how the last run of a table ended. The number of failures and the end
-of the wait are in the sensor's cursor.
+Each tick reads from Dagster's instance how the last run of a table ended, and also the runs before it if it
+goes on, because a continuous run starts before its predecessor ends. The number of failures and the end of
+the wait are in the sensor's cursor.
 """
 
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -42,7 +44,7 @@ from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.run_files.heartbeat import ENDED, heartbeats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from kinesis_assets.kinesis.role import AssumedRole
 
@@ -159,7 +161,11 @@ _MAX_REASON = 500
 
 
 def failing_tables(
-    instance: dg.DagsterInstance, tables: Collection[dg.AssetKey], before: Mapping[str, Failing], now: float
+    instance: dg.DagsterInstance,
+    tables: Collection[dg.AssetKey],
+    before: Mapping[str, Failing],
+    now: float,
+    since: float,
 ) -> dict[str, Failing]:
     """Return the failures of the derived tables whose last run failed, by asset key.
 
@@ -168,18 +174,17 @@ def failing_tables(
 
     Args:
         tables: The derived tables that are materialized when their source has new rows.
+        since: The time after which runs may have ended uncounted. Times are in seconds since the epoch.
     """
     if not tables:
         return {}
     entries = [record.asset_entry for record in instance.get_asset_records(list(tables))]
     last = {entry.asset_key: entry.last_run_id for entry in entries if entry.last_run_id is not None}
-    materialized_by = {
-        entry.asset_key: entry.last_materialization.run_id
-        for entry in entries
-        if entry.last_materialization is not None
-    }
+    materialized = {entry.asset_key: entry.last_materialization for entry in entries}
     records = instance.get_run_records(dg.RunsFilter(run_ids=[*set(last.values())])) if last else []
     runs = {record.dagster_run.run_id: record.dagster_run for record in records}
+    goes_on = any(not run.is_finished for run in runs.values())
+    ended = _ended_runs(instance, since) if goes_on else []
     failing: dict[str, Failing] = {}
     for key, run_id in last.items():
         name, run = key.to_user_string(), runs.get(run_id)  # an operator may have deleted the run
@@ -188,10 +193,49 @@ def failing_tables(
             continue
         if run.status is dg.DagsterRunStatus.FAILURE and run_id != known.run_id:
             known = _after_failed_run(instance, run, key, known, now)
-        elif not run.is_finished and run_id == materialized_by.get(key):
-            known = Failing(0, 0.0, known.run_id)  # a continuous run goes on for long
+        elif not run.is_finished:
+            event = materialized[key]
+            for earlier in _uncounted_runs(instance, ended, key, known, event):
+                known = _after_failed_run(instance, earlier, key, known, now)
+            if event is not None and run_id == event.run_id:
+                known = Failing(0, 0.0, known.run_id)  # a continuous run goes on for long
         failing[name] = known
     return failing
+
+
+def _ended_runs(instance: dg.DagsterInstance, since: float) -> list[dg.RunRecord]:
+    """Return the runs that failed or were canceled after a time, in the order in which they ended."""
+    ended = dg.RunsFilter(
+        statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED],
+        updated_after=datetime.fromtimestamp(since, UTC),
+    )
+    return sorted(instance.get_run_records(ended), key=lambda record: record.end_time or 0.0)
+
+
+def _uncounted_runs(
+    instance: dg.DagsterInstance,
+    ended: Iterable[dg.RunRecord],
+    key: dg.AssetKey,
+    known: Failing,
+    materialized: dg.EventLogEntry | None,
+) -> list[dg.DagsterRun]:
+    """Return the failed runs over a table that ended after whatever else is known of it.
+
+    Args:
+        ended: What `_ended_runs` returned.
+        materialized: The last materialization of the table.
+    """
+    since = 0.0 if materialized is None else materialized.timestamp
+    runs: list[dg.DagsterRun] = []
+    for record in ended:
+        run, end = record.dagster_run, record.end_time or 0.0
+        if key not in assets_of_run(instance, run):
+            continue
+        if end < since or run.run_id == known.run_id or run.status is dg.DagsterRunStatus.CANCELED:
+            runs.clear()
+        else:
+            runs.append(run)
+    return runs
 
 
 def _after_failed_run(
@@ -212,11 +256,21 @@ def _after_failed_run(
     own = {step for step, assets in assets_of_steps(instance, run).items() if key in assets}
     if own & succeeded.keys():  # an event of a commit is no proof: it may be of an earlier run
         return Failing(0, 0.0, run.run_id)
-    if failed and not own & started.keys():  # the table is requested when the one that failed is materialized
+    # The step of a continuous run names the tables that failed in it, whose own steps do not start.
+    reason = next(filter(None, (_named_reason(failure, key) for failure in failed.values())), "")
+    if failed and not reason and not own & started.keys():
+        # The table is requested when the one that failed is materialized.
         return structs.replace(known, run_id=run.run_id)
     failures = known.runs + 1
-    reason = next((_reason_of(failed[step]) for step in own & failed.keys()), "")
+    reason = reason or next((_reason_of(failed[step]) for step in own & failed.keys()), "")
     return Failing(failures, now + WAITS.wait(failures), run.run_id, reason)
+
+
+def _named_reason(failure: dg.EventLogEntry, key: dg.AssetKey) -> str:
+    """Return why a table failed, as the metadata of a step's failure says; empty if they do not name it."""
+    data = failure.get_dagster_event().step_failure_data.user_failure_data
+    reason = None if data is None else data.metadata.get(key.to_user_string())
+    return "" if reason is None else _shortened(str(reason.value))
 
 
 def _reason_of(failure: dg.EventLogEntry) -> str:
@@ -228,7 +282,11 @@ def _reason_of(failure: dg.EventLogEntry) -> str:
         found = (data.error.cause or data.error).message
     else:
         return ""
-    return without_secrets(found).strip().rstrip(".")[:_MAX_REASON]
+    return _shortened(found)
+
+
+def _shortened(reason: str) -> str:
+    return without_secrets(reason).strip().rstrip(".")[:_MAX_REASON]
 
 
 def retry_requests(

@@ -139,7 +139,8 @@ class Tick:
         """End the dead runs of derived tables, find out which tables fail, and evaluate their checks."""
         before, now, instance = self._before, self._now, self._instance
         liveness = end_dead_runs(instance, tables, before.derived_liveness, now, self._opened.role)
-        failing = failing_tables(instance, self._derived, before.failing_tables, now)
+        since = before.backoff.since(now)
+        failing = failing_tables(instance, self._derived, before.failing_tables, now, since)
         reasons = {name: table.sentence for name, table in failing.items() if table.runs}
         results, checks = derived_check_events(
             instance, checked, before.derived_checks, now, failing=reasons, entries=self._entries

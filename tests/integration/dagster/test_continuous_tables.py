@@ -17,6 +17,7 @@ from benchmarks.harness.waiting import wait_until
 from kinesis_assets import derived_table, rollup
 from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.partition_ranges import range_tags
+from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.steps import continuous_step
 from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.spark.local_settings import CHECKED
@@ -192,6 +193,11 @@ class TestRuns:
         assert instance.get_materialized_partitions(raw_key(source.name)) == {A, B}
         (failed,) = [event for event in runs.asset_events(run, OBSERVATION) if event.asset_key == NUMBERS]
         assert "the transformation is broken" in str(failed.metadata["error"].value)
+        daemon = Daemon(runs.project, instance)
+        daemon.tick()
+        failing = Cursor.parse(daemon.cursor).failing_tables["numbers"]
+        assert (failing.runs, failing.run_id) == (1, run.run_id)
+        assert "the transformation is broken" in failing.reason
         tables.broken.unlink()
         assert runs.run_continuously(A, B, seconds=1.0).status is Status.SUCCESS
         assert tables.rows("counts") == [(0, 1), (1, 1)]

@@ -6,20 +6,21 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
-from dagster._core.execution.plan.objects import StepFailureData, StepSuccessData
+from dagster._core.execution.plan.objects import StepFailureData, StepSuccessData, UserFailureData
 from dagster._utils.error import SerializableErrorInfo
 from msgspec import structs
 
 from kinesis_assets import derived_table
+from kinesis_assets.dagster.failures import as_failure
 from kinesis_assets.dagster.sensor.due_shards import RUNS_PER_TICK
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_runs import WAITS
 from kinesis_assets.dagster.stream_project import StreamProject
-from kinesis_assets.errors import CallFailed
+from kinesis_assets.errors import CallFailed, DerivedTablesFailed
 from kinesis_assets.table.run_files.pause import PAUSE_FILE, pause
 from support.checked_tables import checked_table
 from support.daemon import NOON, PARTITION, Daemon, Status, origin_of
@@ -67,6 +68,7 @@ class Deployment:
         self.daemon.derived = KEYS
         self._instance = instance
         self._error: SerializableErrorInfo | None = None
+        self._named: UserFailureData | None = None
         self._job = definitions.resolve_implicit_global_asset_job_def()
 
     def run(self, *keys: dg.AssetKey, status: Status = Status.STARTED) -> dg.DagsterRun:
@@ -99,6 +101,23 @@ class Deployment:
         self.end(run, failed=keys)
         return run
 
+    def continuous_run(self) -> dg.DagsterRun:
+        """Create a run over the raw table and all others. The real one has a tag, too."""
+        return self.run(raw_key(self.daemon.project.stream), *KEYS)
+
+    def fail_continuously(self, run: dg.DagsterRun, *keys: dg.AssetKey, error: str = "no column") -> None:
+        """Record that some tables failed in a continuous run. Its only step that starts fails."""
+        errors = {key.to_user_string(): ValueError(error) for key in keys}
+        failure: Any = as_failure(DerivedTablesFailed(self.daemon.project.stream, errors))
+        self._named = UserFailureData("failure", failure.description, failure.metadata)
+        self.end(run, failed=[raw_key(self.daemon.project.stream)])
+
+    def failing(self) -> dict[str, tuple[int, str]]:
+        """Return the number of failed runs and the last one of each table that fails, after a tick."""
+        self.daemon.tick()
+        tables = Cursor.parse(self.daemon.cursor).failing_tables.items()
+        return {name: (table.runs, table.run_id) for name, table in tables if table.runs}
+
     def requested(self) -> list[dg.AssetKey]:
         """Return the tables that a tick requests, without those of a run over the raw table."""
         requests = [
@@ -128,7 +147,7 @@ class Deployment:
     def _report(self, run: dg.DagsterRun, event: Event, key: dg.AssetKey) -> None:
         data = {
             Event.STEP_SUCCESS: StepSuccessData(duration_ms=1.0),
-            Event.STEP_FAILURE: StepFailureData(error=self._error, user_failure_data=None),
+            Event.STEP_FAILURE: StepFailureData(error=self._error, user_failure_data=self._named),
         }
         reported = dg.DagsterEvent(
             event.value, run.job_name, step_key=key.path[-1], event_specific_data=data.get(event)
@@ -355,6 +374,64 @@ def test_the_event_of_a_commit_of_an_earlier_run_is_no_success(deployment):
     assert deployment.requested_after(WAITS.first) == [FIRST]
 
 
+# Continuous runs
+
+
+@pytest.fixture
+def continuous(deployment) -> Deployment:
+    """The deployment, by this machine's clock, which is that of the runs."""
+    deployment.now = time.time()
+    return deployment
+
+
+def test_each_continuous_run_in_which_a_table_fails_counts_as_a_failure_of_it(continuous):
+    for number in range(1, 4):
+        run = continuous.continuous_run()
+        continuous.fail_continuously(run, SECOND)
+        assert continuous.failing() == {"table_1": (number, run.run_id)}
+
+
+def test_a_table_counts_as_failing_although_the_next_continuous_run_has_started(continuous):
+    run = continuous.continuous_run()
+    for number in range(1, 4):
+        continuous.daemon.tick()
+        following = continuous.continuous_run()
+        continuous.daemon.tick()
+        continuous.fail_continuously(run, SECOND)
+        assert continuous.failing() == {"table_1": (number, run.run_id)}
+        assert continuous.failing() == {"table_1": (number, run.run_id)}  # each run counts once
+        run = following
+
+
+def test_a_table_that_the_next_continuous_run_has_materialized_does_not_count_as_failing(continuous):
+    run, following = continuous.continuous_run(), continuous.continuous_run()
+    continuous.daemon.report_event(following, dg.AssetMaterialization(SECOND))
+    continuous.fail_continuously(run, SECOND)
+    assert continuous.failing() == {}
+    continuous.continuous_run()
+    assert continuous.failing() == {}
+
+
+def test_a_failed_run_does_not_count_once_a_later_run_was_canceled(continuous):
+    continuous.fail(FIRST)
+    assert continuous.failing().keys() == {"table_0"}
+    continuous.end(continuous.run(FIRST), status=Status.CANCELED)
+    assert continuous.failing() == {}
+    continuous.run(FIRST)
+    assert continuous.failing() == {}
+
+
+def test_a_failed_run_does_not_count_once_a_later_run_has_materialized_the_table(continuous):
+    continuous.fail(FIRST)
+    assert continuous.failing().keys() == {"table_0"}
+    run = continuous.run(FIRST)
+    continuous.daemon.report_event(run, dg.AssetMaterialization(FIRST))
+    continuous.end(run, succeeded=[FIRST])
+    assert continuous.failing() == {}
+    continuous.run(FIRST)
+    assert continuous.failing() == {}
+
+
 # The checks
 
 
@@ -378,6 +455,21 @@ def test_a_table_whose_run_failed_turns_the_continuity_red_with_the_reason(deplo
     assert_mentions(result.description, "last run failed: ValueError: no column amount", run.run_id)
     deployment.end(deployment.run(FIRST), succeeded=[FIRST])
     assert continuity().passed
+
+
+def test_a_table_that_fails_in_a_continuous_run_turns_the_continuity_red_with_the_reason(continuous, source):
+    source.put(A, 3)
+    daemon = continuous.daemon
+    daemon.commit([A], by=None)
+    raw = daemon.opened.table.uri
+    daemon.checked = [checked_table(FIRST.to_user_string(), f"{raw}_0", raw)]
+    run = continuous.continuous_run()
+    continuous.fail_continuously(run, FIRST, error="no column amount")
+    daemon.tick()
+    check = dg.AssetCheckKey(FIRST, "continuity")
+    result = daemon.instance.get_latest_asset_check_evaluation_record(check).evaluation
+    assert not result.passed
+    assert_mentions(result.description, "last run failed: ValueError: no column amount", run.run_id)
 
 
 # Requests of the stream's runs
