@@ -383,21 +383,22 @@ def sensor_cursors(instance: dg.DagsterInstance, name: str) -> list[str | None]:
         return []
 
 
-def locations_of_sensor(instance: dg.DagsterInstance, name: str, now: float) -> list[str]:
+def locations_of_sensor(instance: dg.DagsterInstance, name: str, now: float) -> dict[str, str | None]:
     """Return the code locations in which a sensor of a given name was evaluated in the last few intervals.
 
-    Dagster has no public API for it. If a name is missing, the result is empty.
+    Each has the cursor of its sensor. Dagster has no public API for it. If a name is missing, the result is
+    empty.
     """
     try:
-        return sorted(
-            state.origin.repository_origin.code_location_origin.location_name
+        return {
+            state.origin.repository_origin.code_location_origin.location_name: data.cursor
             for state in _states(instance, name)
             if (data := state.instigator_data) is not None
             and now - (data.last_tick_start_timestamp or 0.0) < 60 + 5 * (data.min_interval or 0)
-        )
+        }
     except AttributeError:
         _warn("InstigatorState", f"the code locations with the sensor {name} are not compared")
-        return []
+        return {}
 
 
 def _states(instance: dg.DagsterInstance, name: str) -> list[Any]:

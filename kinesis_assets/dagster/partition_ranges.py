@@ -22,6 +22,9 @@ SHARD_TAG = "kinesis/shard"
 """The tag of a run over one shard: the stream's asset key and the shard. dagster.yaml limits runs by it,
 because the partitions of all streams have the same names."""
 
+STREAM_TAG = "kinesis/stream"
+"""The tag of a replay: the stream's asset key. Jobs of other code locations may have the same name."""
+
 FOLLOW_TAG = "kinesis/follow_for"
 """The tag of a continuous run: its duration in seconds. A run without it reads the next range once."""
 

@@ -13,6 +13,7 @@ from kinesis_assets.dagster.dagster_internals import report_events
 from kinesis_assets.dagster.events.metadata import replay_metadata, seek_metadata
 from kinesis_assets.dagster.graceful_stop import GracefulStop
 from kinesis_assets.dagster.jobs.single_op_job import single_op_job
+from kinesis_assets.dagster.partition_ranges import STREAM_TAG
 from kinesis_assets.dagster.stream import OpenStream, open_stream
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.errors import InvalidInput, ShardsNotCommitted
@@ -118,7 +119,7 @@ def build_replay_job(names: StreamNames) -> dg.JobDefinition:
         "replay",
         f"Reads a range of {names.stream} again and adds the rows that the table lacks. It moves no position "
         "and adds no duplicates.",
-        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME)},
+        tags={dg.MAX_RUNTIME_SECONDS_TAG: str(MAX_RUNTIME), STREAM_TAG: names.partitions_name},
     )
     def job(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
         from kinesis_assets.operations.replay.plan import ReplayWindow  # noqa: PLC0415

@@ -19,11 +19,11 @@ from msgspec import structs
 from kinesis_assets.dagster.catalog_entries import CatalogEntries
 from kinesis_assets.dagster.checks.shard_checks import readable
 from kinesis_assets.dagster.checks.tick import check_events, derived_check_events, failing_check_events
-from kinesis_assets.dagster.dagster_internals import locations_of_sensor, report_outside_of_runs
+from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, tagged_partitions
 from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs, failing_tables, retry_requests
 from kinesis_assets.dagster.sensor.due_shards import RUNS_PER_TICK, DueShards, in_turn, run_requests
-from kinesis_assets.dagster.sensor.sensor_cursor import Cursor, waiting_to_be_read
+from kinesis_assets.dagster.sensor.sensor_cursor import Cursor, locations_of_stream, waiting_to_be_read
 from kinesis_assets.dagster.sensor.sensor_runs import (
     DEAD,
     ended_runs,
@@ -91,7 +91,10 @@ def evaluate(
             continuous runs includes them, and each is requested again after a failed run.
         tables: The paths or URIs of all derived tables of the stream, by asset key.
     """
-    tick = Tick(opened, instance, Cursor.parse(cursor), clock(), derived)
+    before = Cursor.parse(cursor)
+    if not before.is_of(opened.names):  # the stream of the code location was replaced by another one
+        before = Cursor()
+    tick = Tick(opened, instance, before, clock(), derived)
     tick.look_after_derived_tables(tables, checked)  # which needs no answer of the service
     try:
         tick.list_shards()
@@ -147,7 +150,11 @@ class Tick:
         )
         self._derived_events = [*results, *self._entries.taken_events()]
         self._cursor = structs.replace(
-            before, derived_liveness=liveness, derived_checks=checks, failing_tables=failing
+            before,
+            derived_liveness=liveness,
+            derived_checks=checks,
+            failing_tables=failing,
+            stream=self._names.partitions_name,
         )
 
     def list_shards(self) -> None:
@@ -331,7 +338,7 @@ class Tick:
             reasons.insert(0, f"every {other}readable shard has an unfinished run")
         if self._due.error is not None:
             reasons.append(_NOT_PROBED % self._due.error.reason)
-        locations = locations_of_sensor(self._instance, self._names.sensor, self._now)
+        locations = locations_of_stream(self._instance, self._names, self._now)
         if len(locations) > 1:
             reasons.insert(0, _SHARED % " and ".join(locations))
         return "; ".join([*reasons, *(DEAD % run_id for run_id in sorted(self._liveness.dead))])

@@ -8,7 +8,7 @@ import msgspec
 
 from kinesis_assets.dagster.checks.derived_evaluation import DerivedProgress
 from kinesis_assets.dagster.checks.evaluation import ChecksProgress
-from kinesis_assets.dagster.dagster_internals import sensor_cursors
+from kinesis_assets.dagster.dagster_internals import locations_of_sensor, sensor_cursors
 from kinesis_assets.dagster.events.missing_events import ComparisonProgress
 from kinesis_assets.dagster.sensor.due_shards import Signal
 from kinesis_assets.dagster.sensor.sensor_runs import Failing, Liveness, ShardBackoff, unfinished_runs
@@ -51,6 +51,8 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
         signals: What was found in shards that were idle, see `DueShards`.
         derived_checks: What the checks of each derived table remember, by `CheckedTable.name`.
         failing_tables: The derived tables whose last run failed, by asset key.
+        stream: The asset key of the stream; None in the cursor of an older version. Streams of several code
+            locations, such as `orders-eu` and `orders_eu`, may have sensors of the same name.
     """
 
     last_requested: str | None = msgspec.field(default=None, name="last_asked")
@@ -64,6 +66,11 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
     derived_liveness: Liveness = Liveness()
     derived_checks: dict[str, DerivedProgress] = {}
     failing_tables: dict[str, Failing] = {}
+    stream: str | None = None
+
+    def is_of(self, names: StreamNames) -> bool:
+        """Return whether the cursor is of a stream's sensor, as far as is known."""
+        return self.stream in {None, names.partitions_name}
 
     def is_recent(self, now: float) -> bool:
         """Return whether the sensor has ticked a short time before a time, in seconds since the epoch."""
@@ -101,8 +108,13 @@ class Cursor(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def sensor_memory(instance: dg.DagsterInstance, names: StreamNames) -> Cursor:
     """Return the newest cursor of a stream's sensor; an empty one if it has never ticked."""
-    cursors = [Cursor.parse(text) for text in sensor_cursors(instance, names.sensor)]
-    return max(cursors, key=lambda cursor: cursor.checks.at or 0.0, default=Cursor())
+    return max(_cursors(instance, names), key=lambda cursor: cursor.checks.at or 0.0, default=Cursor())
+
+
+def locations_of_stream(instance: dg.DagsterInstance, names: StreamNames, now: float) -> list[str]:
+    """Return the code locations in which a stream's sensor was evaluated in the last few intervals."""
+    found = locations_of_sensor(instance, names.sensor, now)
+    return sorted(location for location, text in found.items() if Cursor.parse(text).is_of(names))
 
 
 def dead_runs(instance: dg.DagsterInstance, names: StreamNames, table: PositionedTable) -> set[str]:
@@ -115,8 +127,8 @@ def dead_runs(instance: dg.DagsterInstance, names: StreamNames, table: Positione
     """
     signs = {
         run_id: sign
-        for cursor in sensor_cursors(instance, names.sensor)
-        for run_id, sign in Cursor.parse(cursor).liveness.signs.items()
+        for cursor in _cursors(instance, names)
+        for run_id, sign in cursor.liveness.signs.items()
         if sign.is_dead
     }
     if not signs:
@@ -128,3 +140,9 @@ def dead_runs(instance: dg.DagsterInstance, names: StreamNames, table: Positione
         for run_id, sign in signs.items()
         if run_id in unfinished and beats.get(run_id, sign.beat) == sign.beat
     }
+
+
+def _cursors(instance: dg.DagsterInstance, names: StreamNames) -> list[Cursor]:
+    """Return the cursors of a stream's sensor: one for each code location that has defined it."""
+    cursors = map(Cursor.parse, sensor_cursors(instance, names.sensor))
+    return [cursor for cursor in cursors if cursor.is_of(names)]

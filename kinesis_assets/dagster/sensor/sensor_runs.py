@@ -23,7 +23,12 @@ import msgspec
 
 from kinesis_assets import retry
 from kinesis_assets.dagster.events.metadata import events_of, is_failure
-from kinesis_assets.dagster.partition_ranges import FOLLOW_TAG, continuous_run_seconds, tagged_partitions
+from kinesis_assets.dagster.partition_ranges import (
+    FOLLOW_TAG,
+    STREAM_TAG,
+    continuous_run_seconds,
+    tagged_partitions,
+)
 from kinesis_assets.dagster.stream_names import op_key
 from kinesis_assets.errors import InvalidInput, TableError
 from kinesis_assets.ingest.idle_shards import is_behind
@@ -75,9 +80,14 @@ def unfinished_runs(instance: dg.DagsterInstance, names: StreamNames) -> list[dg
     return [
         record
         for record in instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED))
-        if record.dagster_run.job_name == names.job("replay")
-        or materializes_raw(instance, record.dagster_run, names)
+        if _is_replay(record.dagster_run, names) or materializes_raw(instance, record.dagster_run, names)
     ]
+
+
+def _is_replay(run: dg.DagsterRun, names: StreamNames) -> bool:
+    """Whether a run replays the stream. Its tag is missing if an older version has started it."""
+    stream = names.partitions_name
+    return run.job_name == names.job("replay") and run.tags.get(STREAM_TAG, stream) == stream
 
 
 def liveness_of(

@@ -316,7 +316,7 @@ def test_no_code_locations_are_found_without_the_private_names(caplog, missing):
         def all_instigator_state(self) -> list[Any]:
             return []
 
-    assert locations_of_sensor(Without(Instance(), missing), "letters_sensor", 0.0) == []
+    assert locations_of_sensor(Without(Instance(), missing), "letters_sensor", 0.0) == {}
     assert_mentions(caplog.text, "code locations", "letters_sensor")
 
 

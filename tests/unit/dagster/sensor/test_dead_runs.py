@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import dagster as dg
 import pytest
 
+from kinesis_assets.dagster.jobs.operations import build_replay_job
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_runs import SECONDS_SILENT
-from kinesis_assets.dagster.stream_names import op_key
+from kinesis_assets.dagster.stream_names import StreamNames, op_key
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER, Heartbeat
 from support.daemon import FIRST, LAST, PARTITION, Daemon, SensorClock, Status
 from support.mentions import assert_mentions
@@ -17,8 +19,6 @@ from support.shard_ids import A, B
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import dagster as dg
 
 pytestmark = pytest.mark.slow
 
@@ -231,3 +231,15 @@ def test_a_replay_holds_no_shards_and_can_be_dead_too(sensor_clock, daemon, inst
     assert sensor_clock.ranges_after(0) == [(A, B)]
     sensor_clock.ranges_after(SECONDS_SILENT)
     assert Cursor.parse(daemon.cursor).liveness.dead == {run.run_id}
+
+
+def test_a_replay_of_a_stream_whose_jobs_have_the_same_names_is_not_observed(sensor_clock, daemon, instance):
+    definitions, names = daemon.project.definitions, daemon.project.names
+    others = StreamNames(names.stream.replace("-", "_"))
+    assert others.job("replay") == names.job("replay")
+    project = dg.Definitions(jobs=[build_replay_job(others)], resources=definitions.resources)
+    job = project.resolve_job_def(others.job("replay"))
+    config = {"ops": {op_key(job.name): {"config": {"start": "TRIM_HORIZON"}}}}
+    instance.create_run_for_job(job, status=Status.STARTED, run_config=config, tags=job.run_tags)
+    sensor_clock.ranges_after(0)
+    assert Cursor.parse(daemon.cursor).liveness.signs == {}
