@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.source import Source
 
 _MOVE_AFTER = timedelta(days=1)
-"""A cursor is moved without rows if its commit is older than this: the source deletes old records."""
+"""A cursor is moved without rows if its position is older than this: the source deletes old entries."""
 
 _CONFIRM_AFTER = 2.0
 """Seconds after which everything is read again before a table is rebuilt."""
@@ -245,8 +245,10 @@ class _Step:
         rows, newest = self.rows, self.newest
         if newest is None or rows.files or rows.replaced or rows.lost:
             return True
-        age = timedelta(seconds=self.table.clock.time() - time_of_id(newest.commit_id))
         before, after = newest.cursor, rows.cursor
+        # Maintenance commits a cursor again where it was, so the age of the commit says nothing.
+        position = time_of_id(max(before.commit or 0, before.amendment or 0))
+        age = timedelta(seconds=self.table.clock.time() - position)
         return (after.source, after.history) != (before.source, before.history) or (
             after != before and age > _MOVE_AFTER
         )

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from kinesis_assets.derive.expiry import expire
+from kinesis_assets.derive.policy import Retention
+from kinesis_assets.table.clocks import AgreedClock
 from support.derived import order
+from support.formats import derived_at
+from support.maintained_table import days_from_now
+from support.shifted_clock import ShiftedClock
 
 pytestmark = pytest.mark.any_format
 
@@ -25,6 +33,23 @@ def test_a_run_without_new_rows_commits_nothing(bench, derived):
     derived.run()
     bench.run()
     assert derived.run() == []
+
+
+def test_the_position_moves_once_it_is_a_day_old_although_rows_expire_each_day(bench, derived):
+    bench.put(order(1))
+    bench.run()
+    derived.run()
+    clock = ShiftedClock()
+    derived.table = derived_at(derived.table.uri, replace(derived.table.policy, clock=clock))
+    newest = bench.forge()  # without rows
+    clock.advance(48)
+    now = days_from_now(2)
+    agreed = AgreedClock(derived.table.uri, now, lambda: now)
+    list(expire(derived.table, Retention("day", 1), agreed, dry_run=False))
+    before = derived.table.snapshot().newest
+    (commit,) = derived.run()
+    assert (before.maintains, commit.rows, derived.run()) == (True, 0, [])
+    assert before.cursor.commit < commit.cursor.commit == newest.commit_id
 
 
 def test_the_history_is_consumed_in_bounded_steps(bench, derived):
