@@ -9,7 +9,7 @@ which also has Spark's reason. If the functions did not do it, steps would fail 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
@@ -28,7 +28,7 @@ from kinesis_assets.spark.session import first_line, reason_of_value, spark_erro
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from kinesis_assets.spark.arrow_steps import ArrowStep
 
@@ -61,10 +61,12 @@ class Expression:
 
     Attributes:
         setting: The setting that has it: select or where.
+        named: The entries of select before it whose names it may read.
     """
 
     setting: str
     text: str
+    named: tuple[Expression, ...] = ()
 
     @property
     def may_fail(self) -> bool:
@@ -93,10 +95,78 @@ class Expression:
             return None
         return f"coalesce(size({_arguments(self.text)}), 0) <= 0"
 
+    @property
+    def is_generator(self) -> bool:
+        """Whether the expression returns rows."""
+        return _GENERATOR.match(self.text) is not None
+
+    @property
+    def is_of_record(self) -> bool:
+        """Whether the expression is evaluated once for a record, and not for each row of a generator."""
+        return all(each.is_of_record and not each.is_generator for each in self.named)
+
     def reads(self, name: str) -> bool:
         """Return whether the expression may read a column. It has the name of each that it reads."""
         text = self.text.lower()
-        return "*" in text or name.lower() in text or quoted(name).lower() in text
+        is_read = "*" in text or name.lower() in text or quoted(name).lower() in text
+        return is_read or any(each.reads(name) for each in self.named)
+
+
+def entries_of(scope: DataFrame, select: Sequence[str]) -> tuple[list[Expression], dict[str, Column]]:
+    """Return the entries of `select`, and the columns by which they read those before them.
+
+    As in Spark, the name of an entry hides no column. Entries that read what a generator returns are left
+    out: if one fails, so does the step.
+
+    Args:
+        scope: Rows with the columns that every entry sees.
+    """
+    found = [Expression("select", text) for text in select]
+    columns: dict[str, Column] = {}
+    if _is_resolved(scope, *(each.evaluated for each in found if each.may_fail)):
+        return found, columns
+    hidden = {name.lower() for name in scope.columns}
+    named: dict[str, Expression] = {}
+    seen = scope
+    for number, text in enumerate(select):
+        entry = found[number]
+        if not _is_resolved(scope, text):
+            read = tuple(each for name, each in named.items() if _has(text, name))
+            entry = found[number] = replace(entry, named=read)
+        fields = seen.selectExpr(text).schema.fields
+        for field in fields:
+            is_read = any(_has(later, field.name) for later in select[number + 1 :])
+            if field.name.lower() in hidden or not is_read:
+                continue
+            if entry.is_generator or not entry.is_of_record:
+                column = F.lit(None).cast(field.dataType)
+            else:
+                column = _value(entry, field.name if len(fields) > 1 else None)
+            named[field.name], columns[field.name] = entry, column
+            seen = seen.withColumn(field.name, column)
+    return [each for each in found if each.is_of_record], columns
+
+
+def _is_resolved(scope: DataFrame, *expressions: str) -> bool:
+    """Return whether Spark finds all that expressions read among the columns of some rows."""
+    try:
+        scope.selectExpr(*expressions).columns  # noqa: B018  # a session on Spark Connect analyzes only now
+    except AnalysisException:
+        return False
+    return True
+
+
+def _has(text: str, name: str) -> bool:
+    """Return whether an expression may read a column, of which it has the whole name."""
+    return re.search(rf"(?<!\w){re.escape(quoted(name)[1:-1])}(?!\w)", text, re.IGNORECASE) is not None
+
+
+def _value(entry: Expression, field: str | None) -> Column:
+    """Return the value of an entry, or of one of its columns; null in records for which it fails."""
+    value = F.expr(entry.text) if field is None else F.expr(f"struct({entry.text})").getField(field)
+    # As in `_flagged`, what may fail must not be in the first condition.
+    is_bad = F.when(F.col(f"{RECORD}.error").isNotNull(), None)
+    return is_bad.when(F.expr(entry.tried).isNull(), None).otherwise(value)
 
 
 def with_failures(

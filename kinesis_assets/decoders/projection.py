@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import StringType, StructType
 
 from kinesis_assets.decoders.chain import decode
-from kinesis_assets.decoders.failing_expressions import Expression, with_failures
+from kinesis_assets.decoders.failing_expressions import Expression, entries_of, with_failures
 from kinesis_assets.decoders.json_documents import Json
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER, KEEPING, KEEPING_DOCUMENTS, RECORD, quoted
@@ -154,14 +154,21 @@ class Projection:
 
     def with_failures(self, decoded: DataFrame) -> DataFrame:
         """Return the same records, those for which an expression fails with an error, see `with_failures`."""
-        _, fields = _scope(decoded)
+        scope, fields = _scope(decoded)
         expressions = [] if self.where is None else [Expression("where", self.where)]
-        selected = (Expression("select", each) for each in self._expressions(fields))
+        selected, columns = entries_of(scope, self._expressions(fields))
         failing = (each for each in selected if each.may_fail)
         expressions += sorted(failing, key=lambda each: each.is_empty is None)  # a generator first
         if not expressions:
             return decoded
-        return with_failures(decoded, lambda rows: _scope(rows)[0], expressions)
+
+        def scope_of(rows: DataFrame) -> DataFrame:
+            found, _ = _scope(rows)
+            for name, column in columns.items():  # each may read those before it
+                found = found.withColumn(name, column)
+            return found
+
+        return with_failures(decoded, scope_of, expressions)
 
     @property
     def is_row_by_row(self) -> bool:

@@ -73,6 +73,43 @@ def test_the_arguments_of_a_generator_are_an_expression_too(typed):
     assert typed.values("id", "day") == [(1, None), (1, date(2026, 1, 1)), (None, None)]
 
 
+NAMED = [
+    "id",
+    "ms DIV 1000 AS s",
+    "timestamp_seconds(s) AS time",
+    "upper(at) AS text",
+    "CAST(text AS DATE) AS day",
+]
+
+
+def test_an_expression_that_reads_the_name_of_an_entry_before_it_makes_a_bad_record_too(typed):
+    late = event(2, ms=9 * 10**18)
+    typed.consume(*GOOD, late, event(4, at="a"), event(5, at="b"), schema=SCHEMA, select=NAMED)
+    assert typed.values("id", "day") == [(1, date(2026, 1, 1)), (3, date(2026, 1, 1)), *[(None, None)] * 3]
+    errors = {row["data"]: row["error"] for row in typed.derived.rows.to_pylist() if row["error"]}
+    assert errors[late].startswith(f"select: {NAMED[2]}: ")
+    for number, text in (4, "a"), (5, "b"):
+        assert_mentions(errors[event(number, at=text)], f"select: {NAMED[4]}: ", f"'{text.upper()}'")
+
+
+def test_an_entry_that_fails_fails_none_that_reads_its_name(typed):
+    select = ["id", "1 / n AS share", "share * 2 AS twice"]
+    typed.consume(*GOOD, event(2, n=0), schema=SCHEMA, select=select)
+    (error,) = (error for error in typed.values("error") if error)
+    assert error.startswith(f"select: {select[1]}: [DIVIDE_BY_ZERO]")
+
+
+def test_an_expression_that_reads_what_a_generator_returns_fails_the_run_and_the_error_names_the_record(
+    typed,
+):
+    poison = event(2, list=["a", "x"])
+    select = ["id", "explode(list) AS item", "CAST(item AS DATE) AS day"]
+    with pytest.raises(LandingFailed) as caught:
+        typed.consume(poison, schema=SCHEMA, select=select)
+    (source,) = (row for row in typed.bench.rows if row["data"] == poison)
+    assert_mentions(str(caught.value), source["sequence_number"], "CAST_INVALID_INPUT")
+
+
 ZERO = event(2, at="0000-00-00")
 
 

@@ -169,6 +169,15 @@ def test_a_record_that_was_taken_over_late_and_stays_bad_keeps_its_place(typed: 
     assert table.bad == []
 
 
+def test_records_are_redriven_although_an_expression_reads_the_name_of_an_entry_before_it(
+    typed: TypedBench,
+) -> None:
+    table = Redriven(typed, apart=False, more=["upper(id) AS name", "concat(name, '!') AS call"])
+    table.consume(event("a", 1, "x"), event("b", 1, 1))
+    assert table.redrive().decoded == 1
+    assert (typed.values("call"), table.bad) == (["A!", "B!"], [])
+
+
 @pytest.mark.thorough
 def test_a_record_without_a_row_is_no_longer_bad(typed: TypedBench) -> None:
     table = Redriven(
