@@ -268,17 +268,37 @@ def _failures(expressions: Sequence[Expression]) -> ArrowStep:
 
 def _failures_in(batch: pa.RecordBatch, expressions: Sequence[Expression]) -> Iterator[tuple[int, str]]:
     """Yield the rows of a batch for which an expression fails, with their failures."""
-    numbers = batch[_FAILED]
-    raw = [name for name in batch.schema.names if name not in {"value", _FAILED}]
-    for row in pc.indices_nonzero(pc.is_valid(numbers)).to_pylist():
-        number = numbers[row].as_py()
+    rows = pc.indices_nonzero(pc.is_valid(batch[_FAILED]))
+    failed = batch.take(rows)
+    value = failed["value"]
+    fields = [*zip((field.name for field in value.type), map(_in_range, value.flatten()), strict=True)]
+    raw = [(name, _in_range(failed[name])) for name in failed.schema.names if name not in {"value", _FAILED}]
+    for place, row in enumerate(rows.to_pylist()):
+        number = failed[_FAILED][place].as_py()
         expression = expressions[number]
-        fields = batch["value"][row].as_py()
-        read = [number, *(value for name, value in fields.items() if expression.reads(name))]
-        read += [
-            batch[name][row].as_py() for name in raw if expression.reads(name) or expression.reads(RECORD)
-        ]
+        read = [number, *(column[place].as_py() for name, column in fields if expression.reads(name))]
+        is_whole = expression.reads(RECORD)
+        read += [column[place].as_py() for name, column in raw if is_whole or expression.reads(name)]
         yield row, sha256(repr(read).encode()).hexdigest()
+
+
+def _in_range(values: pa.Array) -> pa.Array:
+    """Return values with numbers in place of dates and times, which Python has only up to the year 9999."""
+    return values.cast(_with_numbers(values.type))
+
+
+def _with_numbers(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_numbers(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_with_numbers(kind.key_type), _with_numbers(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_with_numbers(kind.value_type))
+    return kind
 
 
 def _marking(

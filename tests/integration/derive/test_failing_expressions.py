@@ -193,6 +193,15 @@ def test_a_record_for_which_a_generator_returns_no_row_is_not_separated(typed):
     assert [row["data"] for row in typed.errors(**separate)] == [FAILING]
 
 
+def test_a_record_with_a_time_after_the_year_9999_is_a_bad_record_too(typed):
+    last = "9999-12-31T23:59:59-05:00"
+    late = event(2, at="x", until=last, times={"a": [{"last": last}]})
+    schema = f"{SCHEMA}, until TIMESTAMP, times MAP<STRING, ARRAY<STRUCT<last: TIMESTAMP>>>"
+    select = ["id", "until", "CAST(at || left(times['a'][0].last, 0) AS DATE) AS day"]
+    typed.consume(*GOOD, late, schema=schema, select=select)
+    assert [row["data"] for row in typed.derived.rows.to_pylist() if row["error"]] == [late]
+
+
 def test_many_records_with_the_same_values_are_one_failure(typed, monkeypatch):
     monkeypatch.setattr(failing_expressions, "MAX_FAILURES", 1)
     poison = [event(number, at="0000-00-00") for number in range(50)]
