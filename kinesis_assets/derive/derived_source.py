@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from kinesis_assets.derive.commit_entry import REBUILD_COMMAND
+from kinesis_assets.derive.commit_entry import ENTRIES_FOLDER, REBUILD_COMMAND
 from kinesis_assets.derive.cursor import RECORD_COLUMNS, Cursor, Selection
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
@@ -34,6 +35,7 @@ from kinesis_assets.schemas.ddl import DOCUMENT_NUMBER
 from kinesis_assets.table.column_schemas import schema_of
 from kinesis_assets.table.data_file import TABLE_SCHEMA
 from kinesis_assets.table.format import DerivedIn
+from kinesis_assets.table.maintenance.pruning import files_by_id
 from kinesis_assets.table.raw_table import PositionedTable
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.derived_table import DerivedSnapshot
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.table.format import SourceFormat
+
+_PARALLEL_READS = 16
 
 
 def open_source(
@@ -144,6 +148,27 @@ class DerivedSource(Source):
 
     def _rows_of(self, entry: DerivedCommit) -> int:
         return entry.rows
+
+    def recorded_batches(self) -> tuple[int, ...]:
+        """Return the batch ids of the commits that are recorded, see `Source`."""
+        # A chain has up to 100,000 entries, which would take long one after the other.
+        ids = files_by_id(self.snapshot.table.files, ENTRIES_FOLDER)
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            links = dict(zip(ids, pool.map(self._link, ids), strict=True))
+        found: list[int] = []
+        each = self.snapshot.commit_id
+        while each is not None and (link := links.get(each)) is not None:
+            each, batch_id = link
+            found.append(batch_id)
+        return tuple(found[::-1])
+
+    def _link(self, commit_id: int) -> tuple[int | None, int] | None:
+        """Return the commit before one, and its batch id; None if its entry cannot be used."""
+        try:
+            entry = self.snapshot.table.entries.at(commit_id)
+        except PositionsUnreadable:  # it was pruned, or the process that wrote it was killed
+            return None
+        return entry.previous, entry.batch_id
 
     def with_rows(self, commits: Sequence[SourceCommit]) -> list[SourceCommit]:
         """Return commits with the number of their rows, see `Source`."""

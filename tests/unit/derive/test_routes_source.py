@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from kinesis_assets import new_rows
 from kinesis_assets.derive.backlog import backlog_of
 from kinesis_assets.derive.commit import Attempt, commit
-from kinesis_assets.derive.commit_entry import Definition, Kind
+from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import (
     BATCH_COLUMN,
@@ -17,11 +19,15 @@ from kinesis_assets.derive.data_files import (
     routes_folder,
 )
 from kinesis_assets.derive.derived_source import open_source
+from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
 from kinesis_assets.errors import SourceCommitsMissing, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id
 from support.plain_derived import PlainDerived
 from support.plain_router import PlainRouter
+from support.shifted_clock import ShiftedClock
+from support.table_folder import folder_of
+from support.timing import WRITING
 
 
 @pytest.fixture
@@ -93,6 +99,23 @@ def test_a_table_that_is_no_router_is_refused(tmp_path):
     PlainDerived(tmp_path / "orders").append((1, 1, "a"))
     with pytest.raises(TableUnsuitable, match="is no router"):
         open_source(routes_folder(str(tmp_path / "orders"), ["a"]))
+
+
+def test_the_recorded_batches_are_in_the_order_of_their_commits_whatever_the_clocks(router):
+    batches = []
+    for offset in (0, 600, -600, 0):
+        policy = replace(WRITING, clock=ShiftedClock(offset))
+        router.table = DerivedTable(router.table.uri, policy)
+        batches.append(router.append(("a", "one")).batch_id)
+    source = open_source(routes_folder(router.table.uri, ["one"]))
+    assert list(source.recorded_batches()) == batches != sorted(batches)
+
+
+def test_batches_before_a_commit_of_a_router_that_was_pruned_are_not_recorded(router):
+    commits = [router.append(("a", "one")) for _ in range(4)]
+    (folder_of(router.table) / entry_path(commits[1].commit_id)).unlink()
+    source = open_source(routes_folder(router.table.uri, ["one"]))
+    assert source.recorded_batches() == tuple(each.batch_id for each in commits[2:])
 
 
 def test_a_rebuilt_router_is_noticed(router):
