@@ -158,16 +158,17 @@ def _parsed(source: str, shard_id: str, value: Any) -> ConsumerShard:
     where = f"{source}, {shard_id}"
     try:
         if isinstance(value, str):
-            kind, position = value, _of_text(value)
+            kind = _kind(value)
+            position = _of_text(kind)
         elif isinstance(value, dict) and "startingPosition" in value:
             start = value["startingPosition"]
-            kind = start["shardIteratorType"]
+            kind = _kind(start["shardIteratorType"])
             position = _of_iterator(kind, start.get("startingMarker"), {})
         elif isinstance(value, dict) and "iteratorType" in value:
-            kind = value["iteratorType"]
+            kind = _kind(value["iteratorType"])
             position = _of_iterator(kind, value.get("iteratorPosition"), value)
         elif isinstance(value, dict):
-            kind = str(value["sequenceNumber"])
+            kind = _kind(value["sequenceNumber"])
             position = _of_text(kind)
             sub = int(value.get("subSequenceNumber", _NO_SUB))
             if sub != _NO_SUB and position is not None:
@@ -181,6 +182,11 @@ def _parsed(source: str, shard_id: str, value: Any) -> ConsumerShard:
         ) from None
     stored = value if isinstance(value, str) else json.dumps(value)
     return ConsumerShard(where, stored, position, ended=kind in _ENDED)
+
+
+def _kind(value: object) -> str:
+    # Position.parse ignores the case too: "latest" must not become the service's present time.
+    return str(value).strip().upper()
 
 
 def _of_text(text: str) -> Position | None:

@@ -293,6 +293,36 @@ def test_a_json_file_has_positions_and_sequence_numbers(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "latest",
+        " Latest ",
+        {"sequenceNumber": "latest_sequence_num"},
+        {"startingPosition": {"shardIteratorType": "latest", "startingMarker": None}},
+        {"iteratorType": "latest", "iteratorPosition": ""},
+    ],
+)
+def test_latest_in_any_case_has_no_position_in_time(tmp_path, value):
+    file = tmp_path / "positions.json"
+    file.write_text(json.dumps({A: value}))
+    assert found(of_json(str(file))) == {A: (None, False)}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "shard_end",
+        {"sequenceNumber": "shard_ending_sequence_num"},
+        {"iteratorType": "shard_end", "iteratorPosition": ""},
+    ],
+)
+def test_the_end_of_a_shard_is_understood_in_any_case(tmp_path, value):
+    file = tmp_path / "positions.json"
+    file.write_text(json.dumps({A: value}))
+    assert found(of_json(str(file))) == {A: (None, True)}
+
+
 @pytest.mark.parametrize("read", [of_flink, of_json])
 @pytest.mark.parametrize(
     "content", ["{", "[1]", '[{"sequenceNumber": "1"}]', '{"a": 1}', '{"a": "somewhere"}', '{"a": null}']
