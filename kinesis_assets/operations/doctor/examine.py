@@ -238,9 +238,9 @@ def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[F
         yield Finding("files", Level.INFO, f"{sentence}; --rows reads those that do")
         return
     in_snapshot = {file.path: file for file in snapshot.data_files()}
-    # The folder is listed before the log is read, so that a file committed in between is in the log.
+    # The folder is listed before the newest version is opened, so that it names every file committed by then.
     folder = data_files_in(table.files)
-    named = snapshot.named_files()
+    named = table.snapshot().named_files()
     if unnamed := [file for file in folder if file.path not in named]:
         oldest = min(unnamed, key=lambda file: file.mtime)
         age = timedelta(seconds=int((utc_now(table.clock) - oldest.mtime).total_seconds()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.operations.doctor.examine import examine
+from kinesis_assets.operations.doctor.examine import examine, file_findings
 from kinesis_assets.operations.doctor.finding import Level
 from support.formats import restore, table_of
 from support.timing import WRITING
@@ -38,3 +38,10 @@ def test_a_rollback_and_a_missing_file_are_problems(landed):
     (file,) = landed.table.snapshot().data_files()
     landed.table.files.delete_file(file.path)
     assert dict(problems(landed)).keys() == {"log", "restore", "files"}
+
+
+def test_files_committed_while_the_doctor_works_belong_to_a_version(landed):
+    opened = landed.table.snapshot()
+    landed.put(3)
+    landed.run()
+    assert list(file_findings(landed.table, opened)) == []
