@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import botocore.session
@@ -17,10 +17,14 @@ from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError
 
 from kinesis_assets.errors import RoleNotAssumed
+from kinesis_assets.kinesis.clock import MACHINE_CLOCK
 from kinesis_assets.kinesis.role import AssumedRole, default_session_name
 from kinesis_assets.kinesis.transport.sdk_internals import parser_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.stream import StreamAddress
 
 _LIFE = 3600
@@ -33,6 +37,9 @@ which it was opened, so it can be used for at least this long."""
 _REQUIRED = 900
 """Seconds before their expiry from which a failed refresh is an error."""
 
+_SHARED = 5.0
+"""Seconds for which no call repeats a failed refresh. A commit tries for longer, so it can still succeed."""
+
 ATTEMPTS = 6
 """The maximum number of attempts of a call to STS."""
 
@@ -40,6 +47,27 @@ _TIMEOUT = 4.0
 """Seconds for a connection to STS, and for its response. A tick of the sensor waits, and ends in a minute."""
 
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException"})
+
+
+class _SharedCredentials(RefreshableCredentials):  # type: ignore[misc]  # botocore has no types
+    """The SDK's credentials, of which all calls share a failed refresh for a while.
+
+    Otherwise each of the calls that waited for it would call STS again, one after another, and log the error.
+
+    Attributes:
+        failure: Returns the error of a refresh that failed shortly before, or None.
+    """
+
+    failure: Callable[[], RoleNotAssumed | None]
+
+    def refresh_needed(self, refresh_in: float | None = None) -> bool:
+        """Return whether the next use refreshes them. Raises `RoleNotAssumed` if it must and just failed."""
+        if not super().refresh_needed(refresh_in):
+            return False
+        failure = self.failure()
+        if failure is not None and super().refresh_needed(_REQUIRED):
+            raise failure
+        return failure is None
 
 
 class RoleCredentials:
@@ -54,16 +82,20 @@ class RoleCredentials:
         RoleNotAssumed: The role cannot be assumed.
     """
 
-    def __init__(self, role: AssumedRole) -> None:
+    def __init__(self, role: AssumedRole, clock: Clock = MACHINE_CLOCK) -> None:
         self._role = role
+        self._clock = clock
+        self._failure: Callable[[], RoleNotAssumed] | None = None
+        self._failed_at = 0.0
         self.caller = role.arn
-        self._credentials = RefreshableCredentials.create_from_metadata(
+        self._credentials = _SharedCredentials.create_from_metadata(
             self._assume(),
-            refresh_using=self._assume,
+            refresh_using=self._refresh,
             method="assume-role",
             advisory_timeout=_REFRESHED,
             mandatory_timeout=_REQUIRED,
         )
+        self._credentials.failure = self._recent_failure
 
     def load_credentials(self) -> RefreshableCredentials:
         """Return the SDK's credentials, which refresh themselves."""
@@ -75,6 +107,23 @@ class RoleCredentials:
         Raises `RoleNotAssumed` if the role can no longer be assumed.
         """
         return self._credentials.get_frozen_credentials()
+
+    def _refresh(self) -> dict[str, str]:
+        try:
+            found = self._assume()
+        except RoleNotAssumed as error:
+            self._failed_at = self._clock.monotonic()
+            # Not the error itself: it keeps its frames alive, and each raise would add others.
+            self._failure = partial(RoleNotAssumed, error.reason, advice=error.advice)
+            raise
+        self._failure = None
+        return found
+
+    def _recent_failure(self) -> RoleNotAssumed | None:
+        failure = self._failure
+        if failure is None or self._clock.monotonic() >= self._failed_at + _SHARED:
+            return None
+        return failure()
 
     def _assume(self) -> dict[str, str]:
         role = self._role

@@ -51,6 +51,7 @@ class TokenService:
         tokens: Every session token that was returned.
         requests: The arguments of each request.
         throttled: The number of next requests that are throttled.
+        refuses: Whether requests are refused.
     """
 
     url: str = ""
@@ -59,6 +60,7 @@ class TokenService:
     tokens: list[str] = field(default_factory=list)
     requests: list[dict[str, str]] = field(default_factory=list)
     throttled: int = 0
+    refuses: bool = False
 
     def respond(self, key: str | None, arguments: dict[str, str]) -> tuple[int, str]:
         self.requests.append(arguments)
@@ -66,7 +68,7 @@ class TokenService:
             self.throttled -= 1
             return 400, _ERROR.format(code="Throttling", key="Rate exceeded")
         wanted = {"Action": "AssumeRole", "RoleArn": ROLE, "ExternalId": EXTERNAL_ID}
-        if key != BASE_KEY or not wanted.items() <= arguments.items():
+        if self.refuses or key != BASE_KEY or not wanted.items() <= arguments.items():
             return 403, _ERROR.format(code="AccessDenied", key=f"{key} is not authorized")
         number = len(self.expirations)
         end = math.ceil(time.time()) + self.life  # whole seconds, rounded up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,14 @@ import pytest
 
 from kinesis_assets.errors import CallFailed, RoleNotAssumed, TableUnreachable
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.role_credentials import ATTEMPTS, credentials_of, sts_client
+from kinesis_assets.kinesis.role_credentials import ATTEMPTS, RoleCredentials, credentials_of, sts_client
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.raw_table import PositionedTable
 from kinesis_assets.table.store.storage import TableFolder
 from kinesis_assets.table.store.suitability import check_conditional_puts
 from support.mentions import assert_mentions
 from support.token_service import BASE_KEY, BASE_SECRET, CALLER, EXTERNAL_ID, ROLE
+from support.virtual_time import VirtualTime
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.role import AssumedRole
@@ -124,6 +126,48 @@ def test_a_role_that_is_refused_later_is_a_failed_call(
     monkeypatch.setattr(sts, "respond", lambda *_: (403, "<ErrorResponse/>"))
     with pytest.raises(CallFailed, match=f"RoleNotAssumed: role {ROLE}"):
         client.describe()
+
+
+def test_concurrent_calls_share_a_failed_refresh(
+    role: AssumedRole, sts: TokenService, caplog: pytest.LogCaptureFixture
+) -> None:
+    credentials = RoleCredentials(role, VirtualTime())
+    sts.refuses = True
+    with ThreadPoolExecutor(8) as pool:
+        calls = [pool.submit(credentials.current) for _ in range(8)]
+    errors = [call.exception() for call in calls]
+    assert {type(error) for error in errors} == {RoleNotAssumed}
+    assert len({str(error) for error in errors}) == 1
+    assert len({id(error) for error in errors}) == 8
+    assert len(sts.requests) == 2
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+def test_a_failed_refresh_is_repeated_seconds_later(role: AssumedRole, sts: TokenService) -> None:
+    clock = VirtualTime()
+    credentials = RoleCredentials(role, clock)
+    sts.refuses = True
+    with pytest.raises(RoleNotAssumed, match="AccessDenied"):
+        credentials.current()
+    sts.refuses = False
+    with pytest.raises(RoleNotAssumed, match="AccessDenied"):
+        credentials.current()
+    clock.now += 5
+    assert [credentials.current().token for _ in range(2)] == sts.tokens[-2:]
+
+
+def test_after_a_failed_refresh_credentials_that_last_are_used_for_seconds(
+    role: AssumedRole, sts: TokenService
+) -> None:
+    sts.life = 2990
+    clock = VirtualTime()
+    credentials = RoleCredentials(role, clock)
+    sts.refuses = True
+    assert {credentials.current().token for _ in range(3)} == {sts.tokens[0]}
+    assert len(sts.requests) == 2
+    clock.now += 5
+    assert credentials.current().token == sts.tokens[0]
+    assert len(sts.requests) == 3
 
 
 @pytest.mark.slow
