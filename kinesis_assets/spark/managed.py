@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -111,18 +112,20 @@ class Glue(Service):
     starting = frozenset({"PROVISIONING"})
 
     def start(self, name: str) -> str:
-        self._client.create_session(
-            Id=name,
-            Role=self._settings["execution_role_arn"],
-            Command={"Name": "glueetl", "PythonVersion": "3"},
-            SessionType="SPARK_CONNECT",
-            GlueVersion=self._settings["glue_version"],
-            WorkerType=self._settings["worker_type"],
-            NumberOfWorkers=self._settings["workers"],
-            IdleTimeout=self._settings["idle_timeout_minutes"],
-            Tags=self._settings["tags"],
-            DefaultArguments=self._arguments(),
-        )
+        # A request that the SDK repeats after a lost response is refused, since the session exists.
+        with suppress(self._client.exceptions.AlreadyExistsException):
+            self._client.create_session(
+                Id=name,
+                Role=self._settings["execution_role_arn"],
+                Command={"Name": "glueetl", "PythonVersion": "3"},
+                SessionType="SPARK_CONNECT",
+                GlueVersion=self._settings["glue_version"],
+                WorkerType=self._settings["worker_type"],
+                NumberOfWorkers=self._settings["workers"],
+                IdleTimeout=self._settings["idle_timeout_minutes"],
+                Tags=self._settings["tags"],
+                DefaultArguments=self._arguments(),
+            )
         return name  # it is the id
 
     def _arguments(self) -> dict[str, Any]:

@@ -111,6 +111,12 @@ def test_a_session_of_glue_is_one_of_spark_connect_with_the_settings_of_spark_an
     assert service.start("name") == "name"
 
 
+def test_a_session_of_glue_that_exists_when_its_request_is_repeated_is_started(glue):
+    service, stub = glue
+    stub.add_client_error("create_session", "AlreadyExistsException")
+    assert service.start("name") == "name"
+
+
 def meaning(service):
     """Return what the state of a session means."""
     state = service.status("s1").state
