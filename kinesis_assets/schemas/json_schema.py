@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.schemas.ddl import Field, columns, struct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _PLAIN = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE"}
 _FORMATS = {"date": "DATE", "date-time": "TIMESTAMP"}
 
-_MAX_REFERENCES = 50
-"""The number of references in a row at which those that refer to themselves are noticed."""
+_NULL = {"type": "null"}
+_ALTERNATIVES = ("anyOf", "oneOf")
+_COMPOSITION = frozenset({"$ref", "allOf", *_ALTERNATIVES})
+
+_REFERENCES_STAND_ALONE = re.compile(r"/draft-0[1-7]/")
+"""A part of the `$schema` of the drafts in which what is beside a reference does not apply."""
 
 
 def json_schema_columns(schema: Any) -> str:
     """Return the columns of the documents that a JSON Schema describes, as DDL.
 
-    Types, formats of dates and times, and which properties are required are used. Other rules of the schema
-    are not checked by the decoder.
+    Types, formats of dates and times, and which properties are required are used, also those of references
+    and of the schemas in `allOf`. Other rules of the schema are not checked by the decoder.
 
     Args:
         schema: The schema, parsed from JSON.
@@ -44,15 +49,14 @@ class _Types:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
+        self._references_stand_alone = _REFERENCES_STAND_ALONE.search(str(root.get("$schema"))) is not None
 
     def fields(self, schema: Mapping[str, Any], path: str) -> list[Field]:
         schema = self._resolved(schema, path)[0]
-        properties = schema.get("properties")
-        if not isinstance(properties, dict) or not properties:
+        properties = _properties(schema)
+        if not properties:
             raise InvalidInput(f"the JSON Schema: {path} has no properties")
-        required = schema.get("required")
-        if not isinstance(required, list):  # a boolean in drafts before 4
-            required = []
+        required = _list(schema, "required")
         found = []
         for name, each in properties.items():
             type_, nullable = self.type(each, f"{path}/properties/{name}")
@@ -93,27 +97,45 @@ class _Types:
         raise InvalidInput(f"the JSON Schema: {path} has the unknown type {kind}")
 
     def _resolved(self, schema: Mapping[str, Any], path: str) -> tuple[Mapping[str, Any], bool]:
-        """Follow references, and take the only alternative besides null."""
-        nullable = False
-        for _ in range(_MAX_REFERENCES):
-            alternatives = next(
-                (schema[name] for name in ("anyOf", "oneOf", "allOf") if isinstance(schema.get(name), list)),
-                None,
+        """Unite the parts of a schema. Return this, and whether null is an alternative to it."""
+        parts = [*self._parts(schema, path)]
+        united = _united(parts)
+        alternatives = [each for part in parts for each in _alternatives(part)]
+        if alternatives and "type" not in united and self._type_of_values(united) is None:
+            raise InvalidInput(
+                f"the JSON Schema: {path} has {len(alternatives)} alternatives, and a column has exactly one "
+                "type"
             )
-            if "$ref" in schema:
-                schema = self._at(str(schema["$ref"]), path)
-            elif alternatives is not None and "type" not in schema:
-                others = [each for each in alternatives if each != {"type": "null"}]
-                nullable = nullable or len(others) < len(alternatives)
-                if len(others) != 1 or not isinstance(others[0], dict):
-                    raise InvalidInput(
-                        f"the JSON Schema: {path} has {len(others)} alternatives, and a column has exactly "
-                        "one type"
-                    )
-                schema = others[0]
-            else:
-                return schema, nullable
-        raise InvalidInput(f"the JSON Schema: {path} is recursive, and Spark has no recursive types")
+        lost = {name for each in alternatives for name in self._names(each, path)}
+        if lost and (lost := lost - self._names(united, path)):
+            raise InvalidInput(
+                f"the JSON Schema: {path} has alternatives with properties that it does not have itself, and "
+                "these would have no column; also declare them outside of anyOf and oneOf: "
+                + ", ".join(sorted(lost))
+            )
+        return united, any(_NULL in _list(part, name) for part in parts for name in _ALTERNATIVES)
+
+    def _parts(self, schema: Any, path: str) -> Iterator[Mapping[str, Any]]:
+        """Return the schemas that apply together: a schema and those that it includes."""
+        if not isinstance(schema, dict):
+            return
+        included = [self._at(str(schema["$ref"]), path)] if "$ref" in schema else []
+        if not (included and self._references_stand_alone):
+            yield schema
+            included += _list(schema, "allOf")
+            included += [group[0] for group in _groups(schema) if len(group) == 1]
+        for each in included:
+            yield from self._parts(each, path)
+
+    def _names(self, schema: Any, path: str) -> set[str]:
+        """Return the names of all properties of a schema and of its alternatives, as a.b within others."""
+        found = set()
+        for part in self._parts(schema, path):
+            for name, each in _properties(part).items():
+                found |= {name, *(f"{name}.{inner}" for inner in self._names(each, path))}
+            for each in _alternatives(part):
+                found |= self._names(each, path)
+        return found
 
     def _at(self, reference: str, path: str) -> Mapping[str, Any]:
         found: Any = self._root
@@ -131,3 +153,39 @@ class _Types:
         if values and all(isinstance(each, str) for each in values):
             return "string"
         return "object" if "properties" in schema else None
+
+
+def _united(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one schema for several that apply together. Of other rules than these, the first one is kept."""
+    united: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
+    required: list[Any] = []
+    for part in parts:
+        united = {name: rule for name, rule in part.items() if name not in _COMPOSITION} | united
+        for name, each in _properties(part).items():
+            known = properties.setdefault(name, each)
+            if known != each:
+                properties[name] = {"allOf": [known, each]}
+        required += _list(part, "required")
+    return united | ({"properties": properties} if properties else {}) | {"required": required}
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _list(schema: Mapping[str, Any], name: str) -> list[Any]:
+    """Return a list in a schema; an empty one for another value, as `required` has in drafts before 4."""
+    value = schema.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _groups(schema: Mapping[str, Any]) -> list[list[Any]]:
+    """Return the alternatives besides null in `anyOf`, and those in `oneOf`."""
+    return [[each for each in _list(schema, name) if each != _NULL] for name in _ALTERNATIVES]
+
+
+def _alternatives(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the alternatives of which each applies to some values only."""
+    return [each for group in _groups(schema) if len(group) > 1 for each in group]

@@ -142,6 +142,81 @@ def test_a_json_property_that_says_itself_that_it_is_required_is_not():
     assert json_schema_columns({"properties": {"a": inner}}) == "a STRUCT<b: BIGINT>"
 
 
+def with_properties(**types):
+    return {"type": "object", "properties": {name: {"type": type_} for name, type_ in types.items()}}
+
+
+BASE = with_properties(id="integer")
+REFERENCE = {"$ref": "#/$defs/Base"}
+AMOUNT = with_properties(amount="number")
+OWN = {"properties": AMOUNT["properties"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (AMOUNT | {"allOf": [REFERENCE]}, "amount DOUBLE, id BIGINT"),
+        (OWN | {"allOf": [REFERENCE]}, "amount DOUBLE, id BIGINT"),
+        ({"allOf": [REFERENCE, AMOUNT]}, "id BIGINT, amount DOUBLE"),
+        ({"allOf": [{"allOf": [REFERENCE]}, AMOUNT]}, "id BIGINT, amount DOUBLE"),
+        (OWN | {"anyOf": [REFERENCE]}, "amount DOUBLE, id BIGINT"),
+        (AMOUNT | {"oneOf": [REFERENCE, {"type": "null"}]}, "amount DOUBLE, id BIGINT"),
+    ],
+    ids=str,
+)
+def test_a_json_schema_has_the_columns_of_the_schemas_that_it_extends(schema, expected):
+    assert json_schema_columns(schema | {"$defs": {"Base": BASE}}) == expected
+
+
+def test_a_json_schema_requires_what_the_schemas_that_it_extends_require():
+    base = BASE | {"required": ["id"]}
+    schema = AMOUNT | {"allOf": [REFERENCE], "required": ["amount"], "$defs": {"Base": base}}
+    assert json_schema_columns(schema) == "amount DOUBLE NOT NULL, id BIGINT NOT NULL"
+
+
+def test_a_json_property_has_the_properties_that_each_of_the_extended_schemas_gives_it():
+    schemas = [{"properties": {"a": BASE}}, {"properties": {"a": AMOUNT}}]
+    assert json_schema_columns({"allOf": schemas}) == "a STRUCT<id: BIGINT, amount: DOUBLE>"
+
+
+@pytest.mark.parametrize(
+    ("draft", "expected"),
+    [
+        ("https://json-schema.org/draft/2020-12/schema", "amount DOUBLE, id BIGINT"),
+        ("https://json-schema.org/draft/2019-09/schema", "amount DOUBLE, id BIGINT"),
+        ("http://json-schema.org/draft-07/schema#", "id BIGINT"),
+        ("http://json-schema.org/draft-04/schema#", "id BIGINT"),
+    ],
+)
+def test_what_is_beside_a_json_reference_applies_since_draft_2019_09(draft, expected):
+    assert json_schema_columns(AMOUNT | REFERENCE | {"$schema": draft, "$defs": {"Base": BASE}}) == expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "lost"),
+    [
+        (AMOUNT | {"oneOf": [with_properties(a="string"), with_properties(b="string")]}, "a, b"),
+        (OWN | {"anyOf": [REFERENCE, {"required": ["amount"]}]}, "id"),
+        (AMOUNT | {"allOf": [{"oneOf": [REFERENCE, {"not": REFERENCE}]}]}, "id"),
+        ({"type": "object", "oneOf": [REFERENCE, AMOUNT]}, "amount, id"),
+        (
+            {"properties": {"a": AMOUNT}, "oneOf": [{"properties": {"a": REFERENCE}}, {"required": ["a"]}]},
+            r"a\.id",
+        ),
+    ],
+    ids=str,
+)
+def test_a_json_schema_of_which_only_alternatives_have_a_property_is_refused(schema, lost):
+    with pytest.raises(InvalidInput, match=rf"# has alternatives .* outside of anyOf and oneOf: {lost}$"):
+        json_schema_columns(schema | {"$defs": {"Base": BASE}})
+
+
+def test_json_alternatives_without_further_properties_are_ignored():
+    restricted = {"properties": {"amount": {"minimum": 0}}}
+    schema = OWN | {"anyOf": [restricted, {"required": ["amount"]}]}
+    assert json_schema_columns(schema) == "amount DOUBLE"
+
+
 LISTS = {"type": "array", "items": {"$ref": "#/$defs/a"}}
 MAPS = {"type": "object", "additionalProperties": {"$ref": "#/$defs/a"}}
 
