@@ -196,7 +196,12 @@ class Evaluation:
             yield check_time_to_loss(checks.time_to_loss, self._shards, now, self._to_fill)
         if checks.every_shard_read is not None:
             yield check_every_shard_read(
-                checks.every_shard_read, self._readable, self.progress.unread, now, failing=self._failing
+                checks.every_shard_read,
+                self._readable,
+                self.progress.unread,
+                now,
+                failing=self._failing,
+                idle=self._opened.max_idle,
             )
 
     def _of_table(self, state: TableState, max_commits: int) -> Iterator[CheckResult]:

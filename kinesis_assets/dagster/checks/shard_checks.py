@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _HOUR = timedelta(hours=1)
 
+_TIME_TO_READ = _HOUR
+"""The time in which an idle shard is read whose next read is due. Its run may have to wait for others."""
+
 
 def check_lag(check: LagCheck, of_shards: Mapping[str, timedelta | None]) -> CheckResult:
     """Check that no shard is late, by what `lags` returns."""
@@ -108,17 +111,23 @@ def check_every_shard_read(
     now: datetime,
     *,
     failing: Mapping[str, str],
+    idle: timedelta,
 ) -> CheckResult:
     """Check that every shard that can be read was read recently, and did not fail.
 
     Args:
         failing: The shards that failed in their last run, with a sentence about it.
+        idle: The longest time by the settings from one read to the next of a shard without new records.
     """
     times = unread_for(shards, unread, now)
     oldest = sorted(((time, shard_id) for shard_id, time in times.items()), reverse=True)
     within = timedelta(hours=check.within_hours)
-    missed = [(time, shard_id) for time, shard_id in oldest if time > within]
-    bound = duration(within.total_seconds())
+    bounds = dict.fromkeys(times, within) | {
+        shard_id: max(within, longest_wait(shard, idle) + _TIME_TO_READ)
+        for shard_id, shard in shards.items()
+        if shard_id in times and shard_id not in unread
+    }
+    missed = {shard_id: time for time, shard_id in oldest if time > bounds[shard_id]}
     failed = {shard_id: reason for shard_id, reason in failing.items() if shard_id in shards}
     if failed:
         description = (
@@ -126,18 +135,20 @@ def check_every_shard_read(
             f"{min(failed.values())}"
         )
     elif missed:
-        time, shard_id = missed[0]
+        shard_id, time = next(iter(missed.items()))
+        bound = duration(min(bounds[shard_id] for shard_id in missed).total_seconds())
         description = (
             f"{len(missed)} of {counted(len(times), 'shard')} were not read for more than {bound}: "
             f"{shard_id} for {duration(time.total_seconds())}. See whether the sensor requests runs, and "
             "whether they fail"
         )
     else:
+        bound = duration(max(bounds.values(), default=within).total_seconds())
         description = f"every shard that can be read was read in the last {bound}"
     rows = [
         {"shard": key, "not read for": duration(time.total_seconds()), "failure": failed.get(key, "")}
         for time, key in oldest
-        if time > within or key in failed
+        if key in missed or key in failed
     ]
     facts = {
         "readable shards": len(times),

@@ -174,7 +174,8 @@ class EveryShardReadCheck(WarningSettings):
         gt=0,
         allow_inf_nan=False,
         description="Maximum time since a shard was last read to its tip, or since its position last moved. "
-        "It must be more than max_idle_seconds.",
+        "For a shard without new records, at least an hour more than its next read is due, see "
+        "max_idle_seconds.",
         examples=[12],
         json_schema_extra={UNIT: "hours"},
     )

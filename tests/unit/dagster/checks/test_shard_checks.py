@@ -162,16 +162,38 @@ def test_a_retention_that_is_not_known_counts_as_the_shortest():
 # Every shard is read
 
 
-def read(shards, before=None, now=NOW, failing=None):
+def read(shards, before=None, now=NOW, failing=None, idle=4 * HOUR):
     ended = {shard_id for shard_id, shard in shards.items() if shard.finished}
     unread = unread_shards(before or {}, readable(shards), now, finished=ended)
-    return check_every_shard_read(READ, readable(shards), unread, now, failing=failing or {}), unread
+    result = check_every_shard_read(READ, readable(shards), unread, now, failing=failing or {}, idle=idle)
+    return result, unread
 
 
 def test_a_shard_whose_tip_is_old_was_not_read():
     assert read({"a": at_tip(5 * HOUR)})[0].passed
     result, _ = read({"a": at_tip(7 * HOUR), "b": at_tip(HOUR)})
     assert (result.passed, shards_in(result)) == (False, ["a"])
+
+
+def test_an_idle_shard_may_be_unread_until_an_hour_after_its_next_read_is_due():
+    idle = shard_after(1, tip_time=NOW, retention_hours=168)
+    passed, _ = read({"a": idle}, now=NOW + 9 * HOUR, idle=8 * HOUR)
+    assert passed.passed
+    assert "was read in the last 9.0 h" in passed.description
+    missed, _ = read({"a": idle}, now=NOW + 9 * HOUR + MINUTE, idle=8 * HOUR)
+    assert (missed.passed, shards_in(missed)) == (False, ["a"])
+    assert "not read for more than 9.0 h" in missed.description
+
+
+def test_an_idle_shard_is_due_after_a_sixth_of_its_retention_whatever_the_settings_say():
+    idle = shard_after(1, tip_time=NOW, retention_hours=24)
+    assert not read({"a": idle}, now=NOW + 7 * HOUR, idle=8 * HOUR)[0].passed
+
+
+def test_a_shard_that_is_behind_is_due_at_once_however_long_idle_ones_may_wait():
+    _, unread = read({"a": shard_at(retention_hours=168)})
+    result, _ = read({"a": shard_at(retention_hours=168)}, unread, NOW + 7 * HOUR, idle=8 * HOUR)
+    assert "not read for more than 6.0 h" in result.description
 
 
 def test_a_shard_that_fails_was_not_read_however_recent_its_tip_is():
