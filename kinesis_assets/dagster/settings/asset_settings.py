@@ -24,11 +24,19 @@ if TYPE_CHECKING:
     import dagster as dg
 
 
+_SHORTEST_WINDOW = 60
+"""Seconds; Dagster refuses shorter windows."""
+
+_LONGEST_WINDOW = 1_000_000_000
+"""Seconds, 31 years; Dagster's API has none above 68 years."""
+
+
 class Freshness(Settings):
     """The windows of a freshness policy."""
 
     fail_after_seconds: float = Field(
-        gt=0,
+        ge=_SHORTEST_WINDOW,
+        le=_LONGEST_WINDOW,
         allow_inf_nan=False,
         description="Age of the latest materialization from which the asset fails its freshness policy.",
         examples=[3600],
@@ -36,7 +44,8 @@ class Freshness(Settings):
     )
     warn_after_seconds: float | None = Field(
         default=None,
-        gt=0,
+        ge=_SHORTEST_WINDOW,
+        le=_LONGEST_WINDOW,
         allow_inf_nan=False,
         description="Age from which Dagster warns. It must be less than that of a failure.",
         examples=[1800],

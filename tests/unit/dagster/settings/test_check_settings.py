@@ -139,7 +139,7 @@ def test_an_asset_has_no_freshness_policy_by_default():
     [
         ({}, "freshness: fail_after_seconds is missing"),
         (
-            {"fail_after_seconds": 5, "warn_after_seconds": 5},
+            {"fail_after_seconds": 300, "warn_after_seconds": 300},
             "freshness: warn_after_seconds .*less.* fail_after_seconds",
         ),
     ],
@@ -148,3 +148,16 @@ def test_an_invalid_freshness_is_refused(freshness, message):
     with pytest.raises(InvalidInput) as refused:
         build_kinesis_stream("clicks", table="clicks", freshness=freshness)
     assert re.fullmatch(message, str(refused.value))
+
+
+@pytest.mark.parametrize("name", ["fail_after_seconds", "warn_after_seconds"])
+@pytest.mark.parametrize(("seconds", "bound"), [(59, "at least 60"), (1e14, r"at most 1e\+09")])
+def test_a_freshness_window_that_dagster_does_not_support_is_refused(name, seconds, bound):
+    with pytest.raises(InvalidInput, match=f"^freshness: {name} must be {bound}, not "):
+        build_kinesis_stream("clicks", table="clicks", freshness={"fail_after_seconds": 3600, name: seconds})
+
+
+def test_a_freshness_window_of_a_minute_is_supported():
+    definitions = build_kinesis_stream("clicks", table="clicks", freshness={"fail_after_seconds": 60})
+    policy = definitions.resolve_asset_graph().get(raw_key("clicks")).freshness_policy
+    assert policy.fail_window.to_timedelta().total_seconds() == 60
