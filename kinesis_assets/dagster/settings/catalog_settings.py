@@ -183,6 +183,21 @@ class IcebergCatalogSettings(CatalogSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_levels(self) -> Self:
+        levels = self.database.split(".")
+        if self.type == "glue" and len(levels) > 1:
+            raise InvalidInput(
+                f"database: invalid name {self.database[:80]!r}; give an Iceberg table in AWS Glue a "
+                "database without '.' in its name"
+            )
+        if not all(levels):
+            raise InvalidInput(
+                f"database: invalid name {self.database[:80]!r}; a level of the namespace is empty; give one "
+                "name or several, with '.' between them"
+            )
+        return self
+
     def _check_table_bucket(self) -> None:
         if self.warehouse is None or not _TABLE_BUCKET.fullmatch(self.warehouse):
             raise InvalidInput(

@@ -141,6 +141,22 @@ def test_invalid_settings_are_refused(given, error):
         settings(**given)
 
 
+def test_a_database_of_glue_has_no_levels():
+    with pytest.raises(InvalidInput, match=r"^catalog: database: invalid name 'lake\.raw'; .* AWS Glue"):
+        settings(catalog={"type": "glue", "database": "lake.raw"})
+
+
+def test_a_namespace_of_a_rest_catalog_may_have_levels():
+    assert opened(catalog=REST | {"database": "lake.raw"}).identifier == ("lake", "raw", "clicks_raw")
+
+
+@pytest.mark.parametrize("database", ["lake..raw", ".", ".raw", "lake."])
+@pytest.mark.parametrize("catalog", [REST, {"type": "sql", "uri": "sqlite:////lake/catalog.db"}], ids=str)
+def test_a_namespace_has_no_empty_level(catalog, database):
+    with pytest.raises(InvalidInput, match=r"^catalog: database: invalid name .*; a level .* is empty"):
+        settings(catalog=catalog | {"database": database})
+
+
 def test_a_rest_catalog_that_requires_signatures_may_have_a_role():
     role = "arn:aws:iam::111122223333:role/r"
     found = settings(catalog={**REST, "rest.sigv4-enabled": "true", "role_arn": role})
