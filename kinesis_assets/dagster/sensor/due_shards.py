@@ -4,9 +4,9 @@ A shard that was read to its tip is probed. It is requested if the probe finds s
 after the longest wait, in case the service was wrong. If the service does not answer, or if it repeats what
 a run did not confirm, each wait is about twice the one before.
 
-An idle run and a continuous one pass over finished shards, so that they can be one run over one range of
-partitions. After splits and merges, the open shards of a stream are not contiguous in Dagster's order, and
-each of their ranges would have a run of its own. A finished shard costs a run no call, and is not reported.
+An idle run passes over finished shards, so that it can be one run over one range of partitions. After splits
+and merges, the open shards of a stream are not contiguous in Dagster's order, and each of their ranges would
+have an idle run of its own. A finished shard costs a run no call, and is not reported.
 """
 
 from __future__ import annotations
@@ -147,22 +147,21 @@ class DueShards:
             return set()
         return {shard_id for shard_id, part in waited.items() if part >= 1 / 2}
 
-    def finished_between(self, keys: Sequence[str], together: Collection[str]) -> set[str]:
-        """Return the finished shards that lie between two of some shards, with no other one between these.
+    def finished_between(self, keys: Sequence[str], waited: Collection[str]) -> set[str]:
+        """Return the finished shards that lie between two due idle ones, with no other shard between these.
 
         The archived positions are read if there may be some of these shards among them.
 
         Args:
             keys: The newest partitions in Dagster's order.
-            together: The shards that one run may read.
 
         Raises what `plan.stored_positions` raises.
         """
-        indexes = [index for index, shard_id in enumerate(keys) if shard_id in together]
-        if not indexes:
+        due = [index for index, shard_id in enumerate(keys) if shard_id in waited]
+        if not due:
             return set()
         opened, shards = self._opened, self._shards
-        between = keys[indexes[0] : indexes[-1] + 1]
+        between = keys[due[0] : due[-1] + 1]
         archived = [shard_id for shard_id in between if shard_id not in shards]
         if archived:
             on_recreated = opened.policy.on_recreated
@@ -170,9 +169,9 @@ class DueShards:
             if positions is not None and positions.identity == self._listing.summary.identity:
                 shards = {**positions.shards, **shards}
         passed: set[str] = set()
-        gap: list[str] | None = None  # the finished shards since the last of them; None after any other shard
+        gap: list[str] | None = None  # the finished shards since the last due one; None after any other shard
         for shard_id in between:
-            if shard_id in together:
+            if shard_id in waited:
                 passed.update(gap or ())
                 gap = []
             elif gap is not None and shard_id in shards and shards[shard_id].finished:

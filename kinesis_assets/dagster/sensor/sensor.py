@@ -206,8 +206,8 @@ class Tick:
             ended=self._ended,
             failing=self._backoff.shards,
         )
-        together = self._candidates if self._is_continuous else due.waited(self._candidates)
-        wanted = self._candidates | due.finished_between(keys, together)
+        idle = set() if self._is_continuous else due.waited(self._candidates)
+        wanted = self._candidates | due.finished_between(keys, idle)
         turns = in_turn(contiguous_ranges(keys, wanted), keys, self._before.last_requested)
         # A continuous run reads idle shards at little cost.
         self._ranges = turns[:RUNS_PER_TICK] if self._is_continuous else due.within(turns, RUNS_PER_TICK)

@@ -62,18 +62,6 @@ def test_a_finished_shard_is_reported_once_and_the_run_ends_after_the_last_shard
     assert RunHarness(bench).run(A).events == []
 
 
-def test_a_shard_that_was_finished_before_is_neither_read_nor_reported(bench, faults):
-    """The sensor requests it together with the shards around it."""
-    bench.create(2)
-    bench.split(B)
-    RunHarness(bench).run(B)
-    bench.put(1, part=0)
-    before = faults.count("GetRecords")
-    harness = RunHarness(bench, last_iteration=3).run(A, B)
-    assert harness.events == [{A: ("committed", 1)}]
-    assert faults.count("GetRecords") - before == faults.count("GetRecords", shard_id=A)
-
-
 @pytest.mark.slow
 def test_a_shard_split_during_the_run_is_read_to_its_end_and_other_shards_continue(bench):
     bench.create(2)

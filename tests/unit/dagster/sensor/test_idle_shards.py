@@ -259,23 +259,6 @@ def test_continuous_runs_are_requested_although_the_stream_is_idle(source, deplo
     assert faults.count("GetRecords") == before
 
 
-def test_a_continuous_run_passes_over_finished_shards(source, deploy):
-    source.create(4)
-    deployment = deploy(follow_for=60.0)
-    deployment.tick()
-    reshard(source, deployment)
-    assert deployment.daemon.requested_ranges() == [(A, H)]
-
-
-def test_a_continuous_run_does_not_pass_over_a_shard_in_a_run(source, deploy):
-    source.create(4)
-    deployment = deploy(follow_for=60.0)
-    deployment.tick()
-    reshard(source, deployment)
-    deployment.daemon.run({PARTITION: E})
-    assert sorted(deployment.daemon.requested_ranges()) == [(A, C), (F, H)]
-
-
 # The service is wrong, or does not respond
 
 
