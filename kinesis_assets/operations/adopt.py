@@ -27,7 +27,7 @@ from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import list_shards, retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind, at, passed
 from kinesis_assets.kinesis.shards import ALL_HASH_KEYS
-from kinesis_assets.operations.seek.first_records import first_unread
+from kinesis_assets.operations.seek.first_records import first_unread, of_each
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit_first
 from kinesis_assets.table.commits.commit_loop import Try, commit_amendment
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import PassedRecord
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
+    from kinesis_assets.kinesis.transport.concurrency import Turns
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
@@ -165,12 +166,12 @@ def _adopted(
     client: StreamClient, listing: StreamListing, rows: Mapping[str, NewestRow]
 ) -> dict[str, ShardPosition]:
     """Return the listed shards, each after its newest row, or at its oldest record if it has no rows."""
-    starts = {
-        shard.shard_id: Position(PositionKind.TRIM_HORIZON)
-        if (row := rows.get(shard.shard_id)) is None
-        else _after(client, shard, row)
-        for shard in listing.shards
-    }
+    with_rows = [shard for shard in listing.shards if shard.shard_id in rows]
+    after = of_each(
+        client, with_rows, lambda shard, turns: _after(client, shard, rows[shard.shard_id], turns)
+    )
+    beginning = Position(PositionKind.TRIM_HORIZON)
+    starts = {shard.shard_id: after.get(shard.shard_id, beginning) for shard in listing.shards}
     unread = initial_positions(listing, starts, wanted_from=listing.summary.service_time)
     return {
         shard_id: structs.replace(shard, last_arrival=rows[shard_id].last_arrival, wanted_from=None)
@@ -220,14 +221,14 @@ def _expired(listing: StreamListing, rows: Mapping[str, NewestRow]) -> dict[str,
     }
 
 
-def _after(client: StreamClient, shard: Shard, row: NewestRow) -> Position:
+async def _after(client: StreamClient, shard: Shard, row: NewestRow, turns: Turns) -> Position:
     """Return the position after a shard's newest row.
 
     The row may be part of an aggregated record, of which the table lacks the rest. Unless a read finds the
     rest, a run will never look for it.
     """
     inside = Position.after(row.sequence_number, row.sub_sequence_number)
-    first = first_unread(client, shard, inside)
+    first = await first_unread(client, shard, inside, turns)
     if first is not None and first.sequence_number == row.sequence_number:
         return inside
     return Position.after(row.sequence_number)

@@ -34,7 +34,7 @@ from kinesis_assets.operations.leases.lease import (
     write_lease,
 )
 from kinesis_assets.operations.leases.starts import RecordReader, mismatch
-from kinesis_assets.operations.seek.first_records import read_target
+from kinesis_assets.operations.seek.first_records import of_each, read_target
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.run_files.heartbeat import ENDED, INTERVAL, heartbeats
 from kinesis_assets.table.run_files.pause import read_pause
@@ -250,7 +250,12 @@ def _checkpoint(
     if recorded.finished or shard is None:
         return Checkpoint(SHARD_END)
     if recorded.position.timestamp is not None:
-        return _checkpoint_of_time(read_target(client, shard, listing.summary, recorded.position))
+        found = of_each(
+            client,
+            [shard],
+            lambda shard, turns: read_target(client, shard, listing.summary, recorded.position, turns),
+        )
+        return _checkpoint_of_time(found[shard.shard_id])
     checkpoint = checkpoint_of(recorded)
     record = reader.at(shard, checkpoint.sequence_number) if checkpoint.sub == WHOLE else None
     return checkpoint if record is None else Checkpoint(checkpoint.sequence_number, record.last_sub)

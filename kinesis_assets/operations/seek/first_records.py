@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -11,9 +11,10 @@ from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
+from kinesis_assets.kinesis.transport.concurrency import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from datetime import datetime
 
     from kinesis_assets.kinesis.client import StreamClient
@@ -66,23 +67,33 @@ class Target:
     unread: FirstRecord | None = None
 
 
-def of_each(shards: Sequence[Shard], find: Callable[[Shard], _Found]) -> dict[str, _Found]:
-    """Return what a function finds in each shard, by shard id. It is called for several shards at once.
+def of_each(
+    client: StreamClient, shards: Sequence[Shard], find: Callable[[Shard, Turns], Awaitable[_Found]]
+) -> dict[str, _Found]:
+    """Return what a coroutine function finds in each shard, by shard id, with several shards at once.
 
-    Raises what the function raises.
+    Raises the first error of a search, after canceling the others.
     """
-    if len(shards) == 1:
-        return {shards[0].shard_id: find(shards[0])}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip((shard.shard_id for shard in shards), pool.map(find, shards), strict=True))
+    found: dict[str, _Found] = {}
+    turns = Turns(_AT_ONCE, client.settings.timing.clock)
+
+    async def search(shard: Shard) -> None:
+        async with turns:
+            found[shard.shard_id] = await find(shard, turns)
+
+    turns.run(map(search, shards))
+    return {shard.shard_id: found[shard.shard_id] for shard in shards}
 
 
-def read_target(client: StreamClient, shard: Shard, summary: StreamSummary, position: Position) -> Target:
+async def read_target(
+    client: StreamClient, shard: Shard, summary: StreamSummary, position: Position, turns: Turns
+) -> Target:
     """Find the records around a position with two short reads.
 
     Args:
         shard: The shard, which the stream lists.
         position: Not LATEST.
+        turns: Those of `of_each`.
 
     Raises:
         ReadFailed: A call failed after bounded retries.
@@ -92,9 +103,10 @@ def read_target(client: StreamClient, shard: Shard, summary: StreamSummary, posi
     start = Position(PositionKind.TRIM_HORIZON)
     if horizon > summary.identity.created:
         start = Position.at_timestamp(horizon)
-    oldest = first_record(client, shard, start)
-    first = oldest if position.kind is PositionKind.TRIM_HORIZON else first_record(client, shard, position)
-    return Target(position, first, oldest)
+    oldest = await _first_record(client, shard, start, turns)
+    if position.kind is PositionKind.TRIM_HORIZON:
+        return Target(position, oldest, oldest)
+    return Target(position, await _first_record(client, shard, position, turns), oldest)
 
 
 def first_record(client: StreamClient, shard: Shard, position: Position) -> FirstRecord | None:
@@ -102,15 +114,23 @@ def first_record(client: StreamClient, shard: Shard, position: Position) -> Firs
 
     Raises what `read_target` raises.
     """
+    found = of_each(client, [shard], lambda shard, turns: _first_record(client, shard, position, turns))
+    return found[shard.shard_id]
+
+
+async def _first_record(
+    client: StreamClient, shard: Shard, position: Position, turns: Turns
+) -> FirstRecord | None:
     range_ = ShardRange(
         shard.shard_id, position, Bounds(max_records=1), shard.hash_range, closed=shard.closed
     )
-    records = next(iter(ShardReading(client, range_)), None)
+    async with aclosing(ShardReading(client, range_, turns=turns).batches()) as batches:
+        records = await anext(batches, None)
     return None if records is None else FirstRecord(records[0].sequence_number, records[0].arrival)
 
 
-def newest_target(
-    client: StreamClient, shard: Shard, summary: StreamSummary, recorded: ShardPosition
+async def newest_target(
+    client: StreamClient, shard: Shard, summary: StreamSummary, recorded: ShardPosition, turns: Turns
 ) -> Target:
     """Find the first record since `SETTLED` or, if there is none, since twice as long ago, and so on.
 
@@ -118,6 +138,7 @@ def newest_target(
 
     Args:
         recorded: The shard in the table. The search ends at the time up to which a run has read it.
+        turns: Those of `of_each`.
 
     Raises what `read_target` raises.
     """
@@ -127,13 +148,15 @@ def newest_target(
     age = SETTLED
     while True:
         position = Position.at_timestamp(now - age)
-        first = first_record(client, shard, position)
+        first = await _first_record(client, shard, position, turns)
         if first is not None or now - age <= end:
-            return Target(position, first, None, first_unread(client, shard, recorded.position))
+            return Target(position, first, None, await first_unread(client, shard, recorded.position, turns))
         age *= 2
 
 
-def first_unread(client: StreamClient, shard: Shard, position: Position) -> FirstRecord | None:
+async def first_unread(
+    client: StreamClient, shard: Shard, position: Position, turns: Turns
+) -> FirstRecord | None:
     """Return the first record from a position on, by three reads, because two responses may omit records."""
-    found = [first_record(client, shard, position) for _ in range(3)]
+    found = [await _first_record(client, shard, position, turns) for _ in range(3)]
     return min(filter(None, found), key=lambda record: int(record.sequence_number), default=None)

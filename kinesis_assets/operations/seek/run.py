@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.position import PassedRecord, Position
     from kinesis_assets.kinesis.shards import Shard
     from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.transport.concurrency import Turns
     from kinesis_assets.operations.seek.first_records import Target
     from kinesis_assets.operations.seek.plan import Move
     from kinesis_assets.table.positions.amendments import Amendment
@@ -202,20 +203,22 @@ def _request(
     if to_fill:
         unfinished = [shard for shard in readable if not known[shard.shard_id].finished]
         targets = of_each(
+            client,
             unfinished,
-            lambda shard: newest_target(client, shard, listing.summary, known[shard.shard_id]),
+            lambda shard, turns: newest_target(client, shard, listing.summary, known[shard.shard_id], turns),
         )
         return _Request(listing, targets, chosen, all_shards=shard_ids is None, to_fill=True)
     position = without_latest(to, listing, chosen[0])
     try_sequence_numbers(client, dict.fromkeys((shard.shard_id for shard in readable), position))
 
-    def target_in(shard: Shard) -> Target:
-        target, before = read_target(client, shard, listing.summary, position), known[shard.shard_id]
+    async def target_in(shard: Shard, turns: Turns) -> Target:
+        before = known[shard.shard_id]
+        target = await read_target(client, shard, listing.summary, position, turns)
         if not before.is_unread or target.position == before.position:
             return target
-        return replace(target, unread=first_unread(client, shard, before.position))
+        return replace(target, unread=await first_unread(client, shard, before.position, turns))
 
-    targets = of_each(readable, target_in)
+    targets = of_each(client, readable, target_in)
     return _Request(listing, targets, chosen, all_shards=shard_ids is None, to_fill=False)
 
 
