@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from kinesis_assets.decoders.decoder import Step
 
 _NAME = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
-_REFUSED = re.compile(r'["\\\x00-\x1f]')  # msgspec finds no fields with such names
+_REFUSED = re.compile(r'["\\\x00-\x1f]')
+"""Characters of names by which msgspec finds no member of an object, see `_members_reader`."""
 
 
 def parse_path(path: str) -> tuple[str, ...]:

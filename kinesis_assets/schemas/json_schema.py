@@ -85,9 +85,7 @@ class _Types:
                 return "BINARY" if encoded else _FORMATS.get(schema.get("format", ""), "STRING")
             case "array":
                 return f"ARRAY<{self.type(schema.get('items'), f'{path}/items')[0]}>"
-            case "object" if "properties" not in schema and isinstance(
-                schema.get("additionalProperties"), dict
-            ):
+            case "object" if _is_map(schema):
                 values = self.type(schema["additionalProperties"], f"{path}/additionalProperties")[0]
                 return f"MAP<STRING, {values}>"
             case "object":
@@ -106,8 +104,7 @@ class _Types:
                 f"the JSON Schema: {path} has {len(alternatives)} alternatives, and a column has exactly one "
                 "type"
             )
-        lost = {name for each in alternatives for name in self._names(each, path)}
-        if lost and (lost := lost - self._names(united, path)):
+        if lost := self._lost(alternatives, united, path):
             raise InvalidInput(
                 f"the JSON Schema: {path} has alternatives with properties that it does not have itself, and "
                 "these would have no column; also declare them outside of anyOf and oneOf: "
@@ -127,15 +124,25 @@ class _Types:
         for each in included:
             yield from self._parts(each, path)
 
-    def _names(self, schema: Any, path: str) -> set[str]:
-        """Return the names of all properties of a schema and of its alternatives, as a.b within others."""
-        found = set()
-        for part in self._parts(schema, path):
+    def _lost(self, alternatives: Iterable[Any], united: Mapping[str, Any], path: str) -> set[str]:
+        """Return the names of the properties of alternatives that have no column, as a.b within others.
+
+        Args:
+            united: The schema that has the alternatives, without them.
+        """
+        lost = set[str]()
+        if _is_map(united):
+            return lost
+        own = _properties(united)
+        for part in (part for each in alternatives for part in self._parts(each, path)):
             for name, each in _properties(part).items():
-                found |= {name, *(f"{name}.{inner}" for inner in self._names(each, path))}
-            for each in _alternatives(part):
-                found |= self._names(each, path)
-        return found
+                if name in own:
+                    inner = _united(self._parts(own[name], path))
+                    lost |= {f"{name}.{found}" for found in self._lost([each], inner, path)}
+                elif each is not False:  # which forbids it
+                    lost.add(name)
+            lost |= self._lost(_alternatives(part), united, path)
+        return lost
 
     def _at(self, reference: str, path: str) -> Mapping[str, Any]:
         found: Any = self._root
@@ -168,6 +175,11 @@ def _united(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
                 properties[name] = {"allOf": [known, each]}
         required += _list(part, "required")
     return united | ({"properties": properties} if properties else {}) | {"required": required}
+
+
+def _is_map(schema: Mapping[str, Any]) -> bool:
+    """Return whether the properties of an object may have any names."""
+    return "properties" not in schema and isinstance(schema.get("additionalProperties"), dict)
 
 
 def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -219,6 +219,8 @@ class ShardReading:
         number = self.position.sequence_number
         if number is not None and await self._is_available(number):
             if self.position.sub_sequence_number is not None:
+                del page  # the traceback of the error must not keep it alive
+                self._polls.end_unconfirmed = False  # what is wrong proves no end
                 reason = f"the page lacks record {number}, which another one has"
                 raise CallFailed(self._client.stream, "GetRecords", INCOMPLETE, reason)
             return
@@ -314,16 +316,18 @@ class ShardReading:
         retries = PageRetries(
             self._timing, self._stall_detector, silence_is_final=self.range.response_timeout is not None
         )
+        response: tuple[Page, datetime] | None
         while True:
             try:
                 await self._pages.connect(self.position)
                 if self._turns.stopped:
                     return None
                 sent, limit = self._clock.monotonic(), self._pacing.limit(self._quotas)
-                page, service_time = await self._pages.page(limit, self.position, self._reservation)
-                self._note_page(page.records, sent)
-                await self._check_for_loss(page, service_time)
+                response = await self._pages.page(limit, self.position, self._reservation)
+                self._note_page(response[0].records, sent)
+                await self._check_for_loss(*response)
             except CallFailed as error:
+                response = None  # a refused page must not stay in memory
                 self._reservation.release()
                 self.throttles += is_throttled(error)
                 self._pacing.note_failure(error)
@@ -346,7 +350,7 @@ class ShardReading:
                 if self._turns.stopped:
                     return None
             else:
-                return page, service_time
+                return response
 
     def _note_page(self, records: Records, sent: float) -> None:
         if self._pages.uses_shared_rates:

@@ -211,6 +211,18 @@ def test_a_json_schema_of_which_only_alternatives_have_a_property_is_refused(sch
         json_schema_columns(schema | {"$defs": {"Base": BASE}})
 
 
+def test_what_json_alternatives_say_of_the_values_of_a_map_is_ignored():
+    detail = {"type": "object", "additionalProperties": {"type": "string"}}
+    alternatives = [{"properties": {"detail": {"properties": {name: {}}}}} for name in "xy"]
+    schema = {"type": "object", "properties": {"detail": detail}, "oneOf": alternatives}
+    assert json_schema_columns(schema) == "detail MAP<STRING, STRING>"
+
+
+def test_a_property_that_a_json_alternative_forbids_needs_no_column():
+    alternatives = [{"properties": {"b": False}}, {"required": ["amount"]}]
+    assert json_schema_columns(OWN | {"anyOf": alternatives}) == "amount DOUBLE"
+
+
 def test_json_alternatives_without_further_properties_are_ignored():
     restricted = {"properties": {"amount": {"minimum": 0}}}
     schema = OWN | {"anyOf": [restricted, {"required": ["amount"]}]}

@@ -17,7 +17,7 @@ from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns
 from kinesis_assets.testing import UserRecord, aggregate
 from support.expiring_shard import CONTINUE, items
-from support.one_shard import SHARD
+from support.one_shard import MIDDLE, SHARD
 from support.recording_limiter import RecordingLimiter
 from support.timing import set_timing
 
@@ -190,6 +190,22 @@ def test_a_reading_whose_pages_lack_the_rest_of_an_available_aggregate_fails_at_
     with pytest.raises(ReadFailed, match=f"the page lacks record {number}, which another one has"):
         items(reading)
     assert (reading.position, reading.gaps) == (start, [])
+
+
+def test_a_page_without_the_rest_of_an_available_aggregate_does_not_end_its_shard(shard, faults):
+    (number,) = shard.put(aggregate(UserRecord("k", str(item).encode()) for item in range(4)))
+    shard.put(4)
+    shard.kinesis.split_shard(StreamName=shard.stream, ShardToSplit=SHARD, NewStartingHashKey=MIDDLE)
+    calls = count()
+
+    def without_records(_, answer):
+        kept = {0: 0, 2: 1}.get(next(calls), 2)  # the second call is that of the probe
+        return answer.but(Records=answer.members["Records"][:kept])
+
+    faults.answer("GetRecords", without_records)
+    reading = shard.reading(Position.after(number, 1), shard.now)
+    assert items(reading) == [2, 3, 4]
+    assert reading.end is RangeEnd.SHARD_END
 
 
 def test_the_unread_rest_of_an_expired_aggregate_is_reported(shard):
