@@ -201,6 +201,7 @@ class Evaluation:
                 self.progress.unread,
                 now,
                 failing=self._failing,
+                waiting=self.progress.waiting,
                 idle=self._opened.max_idle,
             )
 

@@ -111,22 +111,26 @@ def check_every_shard_read(
     now: datetime,
     *,
     failing: Mapping[str, str],
+    waiting: Mapping[str, float],
     idle: timedelta,
 ) -> CheckResult:
     """Check that every shard that can be read was read recently, and did not fail.
 
     Args:
         failing: The shards that failed in their last run, with a sentence about it.
+        waiting: What `waiting_shards` returns.
         idle: The longest time by the settings from one read to the next of a shard without new records.
     """
     times = unread_for(shards, unread, now)
     oldest = sorted(((time, shard_id) for shard_id, time in times.items()), reverse=True)
     within = timedelta(hours=check.within_hours)
-    bounds = dict.fromkeys(times, within) | {
-        shard_id: max(within, longest_wait(shard, idle) + _TIME_TO_READ)
-        for shard_id, shard in shards.items()
-        if shard_id in times and shard_id not in unread
-    }
+    bounds = dict.fromkeys(times, within)
+    for shard_id in times.keys() - unread.keys():
+        longest = longest_wait(shards[shard_id], idle) + _TIME_TO_READ
+        if shard_id in waiting:  # it is idle no more
+            idle_for = times[shard_id] - timedelta(seconds=now.timestamp() - waiting[shard_id])
+            longest = min(longest, idle_for + within)
+        bounds[shard_id] = max(within, longest)
     missed = {shard_id: time for time, shard_id in oldest if time > bounds[shard_id]}
     failed = {shard_id: reason for shard_id, reason in failing.items() if shard_id in shards}
     if failed:

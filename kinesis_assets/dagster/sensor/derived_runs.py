@@ -45,6 +45,7 @@ from kinesis_assets.table.run_files.heartbeat import ENDED, heartbeats
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from kinesis_assets.kinesis.role import AssumedRole
 
@@ -184,7 +185,7 @@ def failing_tables(
     records = instance.get_run_records(dg.RunsFilter(run_ids=[*set(last.values())])) if last else []
     runs = {record.dagster_run.run_id: record.dagster_run for record in records}
     goes_on = any(not run.is_finished for run in runs.values())
-    ended = _ended_runs(instance, since) if goes_on else []
+    ended = _ended_runs(instance, {*tables}, since) if goes_on else []
     failing: dict[str, Failing] = {}
     for key, run_id in last.items():
         name, run = key.to_user_string(), runs.get(run_id)  # an operator may have deleted the run
@@ -195,7 +196,7 @@ def failing_tables(
             known = _after_failed_run(instance, run, key, known, now)
         elif not run.is_finished:
             event = materialized[key]
-            for earlier in _uncounted_runs(instance, ended, key, known, event):
+            for earlier in _uncounted_runs(ended, key, known, event):
                 known = _after_failed_run(instance, earlier, key, known, now)
             if event is not None and run_id == event.run_id:
                 known = Failing(0, 0.0, known.run_id)  # a continuous run goes on for long
@@ -203,18 +204,24 @@ def failing_tables(
     return failing
 
 
-def _ended_runs(instance: dg.DagsterInstance, since: float) -> list[dg.RunRecord]:
-    """Return the runs that failed or were canceled after a time, in the order in which they ended."""
+def _ended_runs(
+    instance: dg.DagsterInstance, tables: set[dg.AssetKey], since: float
+) -> list[tuple[dg.RunRecord, AbstractSet[dg.AssetKey]]]:
+    """Return the runs over some tables that failed or were canceled after a time, with these tables.
+
+    They are in the order in which they ended.
+    """
     ended = dg.RunsFilter(
         statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED],
         updated_after=datetime.fromtimestamp(since, UTC),
     )
-    return sorted(instance.get_run_records(ended), key=lambda record: record.end_time or 0.0)
+    records = sorted(instance.get_run_records(ended), key=lambda record: record.end_time or 0.0)
+    found = [(record, tables.intersection(assets_of_run(instance, record.dagster_run))) for record in records]
+    return [(record, included) for record, included in found if included]
 
 
 def _uncounted_runs(
-    instance: dg.DagsterInstance,
-    ended: Iterable[dg.RunRecord],
+    ended: Iterable[tuple[dg.RunRecord, AbstractSet[dg.AssetKey]]],
     key: dg.AssetKey,
     known: Failing,
     materialized: dg.EventLogEntry | None,
@@ -227,9 +234,9 @@ def _uncounted_runs(
     """
     since = 0.0 if materialized is None else materialized.timestamp
     runs: list[dg.DagsterRun] = []
-    for record in ended:
+    for record, included in ended:
         run, end = record.dagster_run, record.end_time or 0.0
-        if key not in assets_of_run(instance, run):
+        if key not in included:
             continue
         if end < since or run.run_id == known.run_id or run.status is dg.DagsterRunStatus.CANCELED:
             runs.clear()

@@ -189,8 +189,8 @@ class Tick:
         backoff = before.backoff.after(self._ended, now, self._listed.shards)
         alive = {record.dagster_run.run_id for record in self._alive}
         recovered = recovered_shards(instance, self._names, backoff.shards, alive)
-        recovered |= backoff.read_since(self._listed.shards)
         failing = failing_in_runs(instance, self._names, self._alive)
+        recovered |= backoff.read_since(self._listed.shards) - failing.keys()
         backoff = backoff.of(backoff.shards.keys() - recovered).with_failing(failing, self._listed.shards)
         self._backoff = backoff.of(self._readable)
         self._waiting = self._backoff.waiting(now)

@@ -498,8 +498,11 @@ class ShardBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
             for shard_id in run.materialized:
                 shards.pop(shard_id, None)
             for shard_id in run.failed:
-                failures = shards[shard_id].runs + 1 if shard_id in shards else 1
+                known = shards.get(shard_id)
+                failures = 1 if known is None else known.runs + 1
                 until, tip_time = now + WAITS.wait(failures), _tip_time(positions.get(shard_id))
+                if known is not None and known.run_id == run.run_id:  # the next run may have read it since
+                    tip_time = known.tip_time
                 shards[shard_id] = Failing(failures, until, run.run_id, tip_time=tip_time)
         newest = max([*counted.values(), *([] if self.newest is None else [self.newest])], default=None)
         if newest is not None:

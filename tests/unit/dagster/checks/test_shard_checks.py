@@ -162,10 +162,12 @@ def test_a_retention_that_is_not_known_counts_as_the_shortest():
 # Every shard is read
 
 
-def read(shards, before=None, now=NOW, failing=None, idle=4 * HOUR):
+def read(shards, before=None, now=NOW, failing=None, waiting=None, idle=4 * HOUR):
     ended = {shard_id for shard_id, shard in shards.items() if shard.finished}
     unread = unread_shards(before or {}, readable(shards), now, finished=ended)
-    result = check_every_shard_read(READ, readable(shards), unread, now, failing=failing or {}, idle=idle)
+    result = check_every_shard_read(
+        READ, readable(shards), unread, now, failing=failing or {}, waiting=waiting or {}, idle=idle
+    )
     return result, unread
 
 
@@ -188,6 +190,14 @@ def test_an_idle_shard_may_be_unread_until_an_hour_after_its_next_read_is_due():
 def test_an_idle_shard_is_due_after_a_sixth_of_its_retention_whatever_the_settings_say():
     idle = shard_after(1, tip_time=NOW, retention_hours=24)
     assert not read({"a": idle}, now=NOW + 7 * HOUR, idle=8 * HOUR)[0].passed
+
+
+def test_a_shard_with_new_records_is_due_at_once_however_long_idle_ones_may_wait():
+    idle = shard_after(1, tip_time=NOW, retention_hours=168)
+    waiting = {"a": (NOW + 2 * HOUR).timestamp()}
+    assert read({"a": idle}, now=NOW + 8 * HOUR, waiting=waiting, idle=20 * HOUR)[0].passed
+    result, _ = read({"a": idle}, now=NOW + 8 * HOUR + MINUTE, waiting=waiting, idle=20 * HOUR)
+    assert (result.passed, shards_in(result)) == (False, ["a"])
 
 
 def test_a_shard_that_is_behind_is_due_at_once_however_long_idle_ones_may_wait():

@@ -219,6 +219,22 @@ def test_a_failure_in_a_cursor_of_an_earlier_release_ends_with_a_materialization
 # Runs that go on
 
 
+def test_an_idle_shard_that_fails_in_a_run_and_is_read_by_the_next_one_is_well_once_the_first_ends(
+    source, daemon, clock
+):
+    del clock
+    source.create(1)
+    daemon.tick()
+    daemon.commit([A], by=None)
+    run = continuous(daemon, A, A)
+    report_failure(daemon, run, A)
+    assert reasons(daemon).keys() == {A}
+    read_to_tip(daemon, seconds=1)
+    assert reasons(daemon).keys() == {A}
+    daemon.end(run, Status.FAILURE)
+    assert reasons(daemon) == {}
+
+
 def continuous(daemon: Daemon, first: str, last: str) -> dg.DagsterRun:
     """Store a continuous run that goes on."""
     return daemon.run(continuous_run_tags((first, last), 3600.0, 60.0))

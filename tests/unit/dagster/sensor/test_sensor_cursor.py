@@ -14,7 +14,7 @@ from kinesis_assets.dagster.sensor.sensor_cursor import (
     locations_of_stream,
     sensor_memory,
 )
-from kinesis_assets.dagster.sensor.sensor_runs import Liveness, SignOfLife
+from kinesis_assets.dagster.sensor.sensor_runs import Failing, Liveness, ShardBackoff, SignOfLife
 from kinesis_assets.dagster.stream_names import StreamNames
 from support.daemon import NOON, Daemon
 from support.sensor_state import record_tick
@@ -83,8 +83,7 @@ def test_a_tick_keeps_the_stream_in_its_cursor(daemon, source):
 def test_a_tick_starts_without_the_cursor_of_another_stream(daemon, source):
     """The stream of a code location was replaced by one whose sensor has the same name."""
     source.create(1)
-    known = ChecksProgress(at=NOON, waiting={"shardId-000000000000": NOON})
+    failing = ShardBackoff({"shardId-000000000000": Failing(1, NOON + 900, "run")})
     daemon.clock = lambda: NOON + 60
-    daemon.cursor = Cursor(checks=known, stream="kinesis/another").encode()
-    daemon.tick()
-    assert Cursor.parse(daemon.cursor).checks.waiting == {}
+    daemon.cursor = Cursor(backoff=failing, stream="kinesis/another").encode()
+    assert daemon.tick().run_requests
