@@ -418,7 +418,7 @@ def _bounds_of_long_texts(texts: pa.ChunkedArray) -> tuple[str, str] | None:
 
 
 def _prefix_after(text: str) -> str:
-    """Return a short text that is not before another one, nor before any that begins with its prefix."""
+    """Return a text, as a rule a short one, that is not before another or any that begins with its prefix."""
     prefix = text[:_PREFIX].rstrip(_LAST_CHARACTER)
     if len(text) <= _PREFIX or not prefix:
         return text
