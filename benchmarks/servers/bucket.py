@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -32,8 +33,7 @@ def moto_endpoint(log: Path | None = None) -> Iterator[tuple[str, subprocess.Pop
     Yields:
         The URL of the endpoint, and its process.
     """
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = _free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with (log or Path(os.devnull)).open("wb") as stderr:
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
@@ -42,6 +42,17 @@ def moto_endpoint(log: Path | None = None) -> Iterator[tuple[str, subprocess.Pop
     finally:
         server.terminate()
         server.wait(30)
+
+
+_PORTS = range(20_000, 32_768)
+"""Ports that Linux gives to no program that asks for any: none takes one before the server listens."""
+
+
+def _free_port() -> int:
+    while True:
+        port = secrets.choice(_PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @contextmanager

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from uuid import uuid4
 
 import dagster as dg
 import msgspec
 import pytest
 
+from benchmarks.harness.waiting import SECONDS
 from benchmarks.servers.bucket import create_bucket
 from kinesis_assets import build_kinesis_stream, derived_table
+from kinesis_assets.dagster import catalog_entries
 from kinesis_assets.dagster.catalog_entries import (
     CatalogEntries,
     entries_without_asset,
@@ -21,6 +24,7 @@ from kinesis_assets.dagster.checks.tick import derived_check_events
 from kinesis_assets.dagster.settings.check_settings import DerivedChecks
 from kinesis_assets.derive.derived_table import DerivedTable
 from kinesis_assets.metrics import CATALOG_LAG
+from kinesis_assets.operations.catalog.registration import Registrar
 from kinesis_assets.table.run_files.states import read_catalog_state, write_catalog_state
 from support.catalog_tables import Database
 from support.checked_tables import changed, checked_table
@@ -95,7 +99,9 @@ class Ticks:
 
 
 @pytest.fixture
-def ticks(lake, moto, instance):
+def ticks(lake, moto, instance, monkeypatch):
+    """Ticks that a slow machine does not end early."""
+    monkeypatch.setattr(catalog_entries, "Registrar", partial(Registrar, seconds=SECONDS))
     return Ticks(lake, Database(moto), instance)
 
 
