@@ -27,7 +27,7 @@ NOT_FOUND = "ResourceNotFoundException"
 """The name of the exception if there is no such consumer."""
 
 REGISTER_IT = "Register it with `kinesis-assets consumer register`"
-"""What to do then."""
+"""The advice if there is no such consumer."""
 
 _TEXTS = ("ConsumerName", "ConsumerARN", "ConsumerStatus")
 

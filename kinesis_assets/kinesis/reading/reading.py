@@ -220,7 +220,7 @@ class ShardReading:
         if number is not None and await self._is_available(number):
             if self.position.sub_sequence_number is not None:
                 del page  # the traceback of the error must not keep it alive
-                self._polls.end_unconfirmed = False  # what is wrong proves no end
+                self._polls.end_unconfirmed = False  # an incomplete page confirms no end of the shard
                 reason = f"the page lacks record {number}, which another one has"
                 raise CallFailed(self._client.stream, "GetRecords", INCOMPLETE, reason)
             return

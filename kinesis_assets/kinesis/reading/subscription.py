@@ -159,7 +159,7 @@ class Subscriptions:
         self.of(shard_id).note_read(refused, tip_time)
 
     def reasons(self) -> dict[str, str | None]:
-        """Return why GetRecords reads shards, by shard id; None for those with a subscription or an end.
+        """Return why GetRecords reads shards, by shard id; None for those that it does not read.
 
         Shards that GetRecords may read only briefly are left out.
         """
@@ -170,7 +170,7 @@ class Subscriptions:
         }
 
     def end(self, shard_id: str) -> None:
-        """Close the subscription to a shard that was read to its end: no later position shows that."""
+        """Close the subscription to a shard that was read to its end, and forget why GetRecords read it."""
         self.of(shard_id).close()
         self.of(shard_id).unavailable = None
         self._ended.add(shard_id)
