@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -22,11 +22,13 @@ from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.listing_retries import list_shards
+from kinesis_assets.kinesis.reading.range import TipIterator
+from kinesis_assets.kinesis.stream import ITERATOR_LIFETIME
 from kinesis_assets.retry import Backoff
 from kinesis_assets.table.run_files.task_files import StopMarker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
     from kinesis_assets.errors import ShardError
@@ -36,11 +38,12 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.run import Land
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.client import StreamClient
+    from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.position import Position
     from kinesis_assets.kinesis.reading.range import ShardRange
     from kinesis_assets.kinesis.settings import ReadTiming
-    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.positions.positions import StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
 
@@ -48,6 +51,13 @@ if TYPE_CHECKING:
 _PAUSE = 1.5
 """Pause of a run that another run may replace, as a multiple of the duration of its last iteration. If two
 runs iterated without a pause, the one that started its iteration first would win every commit."""
+
+
+_KEPT_SECONDS = ITERATOR_LIFETIME.total_seconds() - 60
+"""Seconds for which an iterator is used after the landing that returned it began. The next may be slow."""
+
+_REREAD_SECONDS = TIP_REFRESH.total_seconds()
+"""Seconds after which an idle shard is read from its position again: before each commit of its tip time."""
 
 
 class ContinuousRun:
@@ -95,6 +105,7 @@ class ContinuousRun:
         self._shards: dict[str, ShardTracker] = {}
         self._has_committed = False
         self._landed_at = -inf
+        self._tip_iterators = _TipIterators(self._clock)
         self._previous: StreamPositions | None = None
         self._newest_batch: int | None = None
 
@@ -166,9 +177,13 @@ class ContinuousRun:
         """Limit the time that a plan's ranges may take to that of an iteration."""
         interval = self._timing.commit_interval
         plan = plan.narrowed(Bounds(max_seconds=interval))
+        tip_iterators = self._tip_iterators.usable(plan)
         ranges = {
             shard_id: structs.replace(
-                range_, retry_seconds=interval, response_timeout=self._shards[shard_id].response_timeout
+                range_,
+                retry_seconds=interval,
+                response_timeout=self._shards[shard_id].response_timeout,
+                tip_iterator=tip_iterators.get(shard_id),
             )
             for shard_id, range_ in plan.ranges.items()
         }
@@ -224,8 +239,10 @@ class ContinuousRun:
 
     def _timed_land(self, job: LandingJob, ranges: Sequence[ShardRange], allowance: Allowance) -> Landing:
         """Land ranges, and note when that ended: later than every call."""
+        began = self._clock.monotonic()
         landing = self._land(job, ranges, allowance)
         self._landed_at = self._clock.monotonic()
+        self._tip_iterators.keep(ranges, landing, since=began)
         return landing
 
     def _raise_errors(self) -> None:
@@ -243,6 +260,63 @@ class ContinuousRun:
         for shard in self._shards.values():
             if not shard.final_error and not shard.reported_success and shard.success is not None:
                 self._report(shard.success)
+
+
+class _TipIterators:
+    """The iterators of idle shards, with which their next reads find out whether they still are.
+
+    A run that read each empty page after the old position of such a shard in each iteration would delay the
+    other shards.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._identity: StreamIdentity | None = None
+        self._kept: dict[str, _Kept] = {}
+
+    def usable(self, plan: RunPlan) -> dict[str, TipIterator]:
+        """Return by shard id the iterators that were kept for the starts of a plan's ranges."""
+        if plan.identity != self._identity:
+            self._identity, self._kept = plan.identity, {}
+        now = self._clock.monotonic()
+        self._kept = {
+            shard_id: kept
+            for shard_id, kept in self._kept.items()
+            if now - kept.since < _KEPT_SECONDS and now - kept.read_at < _REREAD_SECONDS
+        }
+        return {
+            shard_id: kept.iterator
+            for shard_id, kept in self._kept.items()
+            if shard_id in plan.ranges and plan.ranges[shard_id].start == kept.position
+        }
+
+    def keep(self, ranges: Iterable[ShardRange], landing: Landing, *, since: float) -> None:
+        """Keep the iterators of a landing of ranges, and forget the older ones of its shards.
+
+        Args:
+            since: When the landing began (monotonic clock).
+        """
+        used = {range_.shard_id for range_ in ranges if range_.tip_iterator is not None}
+        for shard in landing.shards:
+            before = self._kept.pop(shard.shard_id, None)
+            if shard.tip_iterator is not None and shard.tip_time is not None:
+                read_at = before.read_at if before is not None and shard.shard_id in used else since
+                iterator = TipIterator(shard.tip_iterator, shard.tip_time)
+                self._kept[shard.shard_id] = _Kept(shard.stats.through, iterator, since, read_at)
+
+
+class _Kept(NamedTuple):
+    """The iterator of an idle shard.
+
+    Attributes:
+        since: When the landing began that returned it (monotonic clock).
+        read_at: When the last landing began that read the shard from its position.
+    """
+
+    position: Position
+    iterator: TipIterator
+    since: float
+    read_at: float
 
 
 class _ShardList:

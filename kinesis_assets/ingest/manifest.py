@@ -96,11 +96,13 @@ class ShardLanding(ShardResult, frozen=True, forbid_unknown_fields=True):
     Attributes:
         tip_time: The service's time when the read reached the shard's tip; None if it did not.
         refused: Why GetRecords read instead of what a subscription had received; None if it did not.
+        tip_iterator: See `ShardReading.tip_iterator`.
     """
 
     facts: ReadingFacts
     tip_time: Time | None
     refused: str | None = None
+    tip_iterator: str | None = None
 
     def checks(self, range_: ShardRange) -> Iterator[tuple[bool, str]]:
         """Yield the checks of every shard, and those of the facts."""

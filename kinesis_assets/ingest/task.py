@@ -200,6 +200,7 @@ def _shard_landing(reading: ShardReading, error: ShardError | None) -> ShardLand
         ),
         tip_time=reading.tip_time,
         refused=reading.refused,
+        tip_iterator=reading.tip_iterator,
     )
 
 

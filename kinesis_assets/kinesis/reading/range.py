@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.records.records import Record, Records
 
 
+class TipIterator(msgspec.Struct, frozen=True):
+    """The iterator of a page at the tip of an idle shard.
+
+    Attributes:
+        issued: The service's clock at the response that had it.
+    """
+
+    iterator: str
+    issued: datetime
+
+
 class ShardRange(msgspec.Struct, frozen=True):
     """The range of one shard to read.
 
@@ -43,6 +54,9 @@ class ShardRange(msgspec.Struct, frozen=True):
             `ReadTiming.stall_seconds`. Other failures have a limited number of attempts.
         response_timeout: The time in seconds without any data of a response after which the range fails. None
             is the client's read timeout, with retries. Calls made by the SDK always use that timeout, once.
+        tip_iterator: The iterator with which a previous read without records ended, to find out whether the
+            shard is still idle: from an old position, the service may return many empty pages first. Records
+            are always read from `start`. None if there is none.
     """
 
     shard_id: str
@@ -58,6 +72,7 @@ class ShardRange(msgspec.Struct, frozen=True):
     expected_bytes: int | None = None
     retry_seconds: float | None = None
     response_timeout: float | None = None
+    tip_iterator: TipIterator | None = None
 
     def hash_range_for(self, record: Record) -> tuple[str, str] | None:
         """Return the hash range for checking the sub-records of a record; None for no check."""

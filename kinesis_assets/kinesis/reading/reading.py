@@ -7,6 +7,7 @@ wait, the others continue (`concurrency`).
 from __future__ import annotations
 
 from contextlib import aclosing
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -119,10 +120,13 @@ class ShardReading:
         self._stall_detector = StallDetector(range_.retry_seconds, timing)
         self._pacing = CallPacing(self._sizes, timing)
         self._started = False
-        self._polls = PageSource(client, range_.shard_id, range_.response_timeout)
-        self._pages: PageSource | ReceivedPages = self._polls
-        if received is not None and received.events:
+        polls = partial(PageSource, client, range_.shard_id, range_.response_timeout)
+        self._pages: PageSource | ReceivedPages
+        if received is not None and received.events:  # GetRecords reads on after them
+            self._polls = polls()
             self._pages = ReceivedPages(received, self._polls, closed=range_.closed)
+        else:
+            self._pages = self._polls = polls(range_.tip_iterator)
         self._deadline: float | None = None
         self._first_rejected: int | None = None
 
@@ -182,6 +186,11 @@ class ShardReading:
     def refused(self) -> str | None:
         """Why GetRecords has read instead of what a subscription has received; None if it has not."""
         return self._pages.refused
+
+    @property
+    def tip_iterator(self) -> str | None:
+        """The iterator that reads on from the tip of an idle shard; None if GetRecords has not read to it."""
+        return None if self.tip_time is None or self.records else self._polls.next_iterator
 
     @property
     def _used_up(self) -> bool:
