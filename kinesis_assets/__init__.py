@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from kinesis_assets.derive.policy import OnDeleted
     from kinesis_assets.errors import *
     from kinesis_assets.ingest.plan import RunPlan
-    from kinesis_assets.kinesis.limits import Bounds
     from kinesis_assets.kinesis.position import Position, PositionKind
+    from kinesis_assets.kinesis.reading.range import Bounds
     from kinesis_assets.spark.data_source import KinesisDataSource
 
 __version__ = "0.1.0"
@@ -113,6 +113,7 @@ __all__ = [
     "TableRewritten",
     "TableUnreachable",
     "TableUnsuitable",
+    "TickTooLong",
     "TooManyBadRecords",
     "UpsertOvertaken",
     "after_landing",

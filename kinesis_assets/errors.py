@@ -165,6 +165,10 @@ class MaintenanceFailed(StreamError):
     """The maintenance of several tables of a stream failed. That of its other tables is done."""
 
 
+class TickTooLong(StreamError):
+    """A tick of the sensor did not end before Dagster would have ended it, and changed nothing more."""
+
+
 class CallFailed(StreamError):
     """A call to Kinesis failed after the retries of the AWS SDK or of the shard's reader.
 
@@ -377,26 +381,39 @@ class RunCanceled(KinesisAssetsError):
 
 
 class ShardsNotCommitted(KinesisAssetsError):
-    """Shards failed, wait or were moved by another run; `errors` says why. What was read is committed."""
+    """Shards failed, wait or were moved by another run; `errors` says why. What was read is committed.
 
-    def __init__(self, stream: str, errors: Mapping[str, ShardError]) -> None:
+    Derived tables of the same continuous run may have failed too: `tables` says why, by asset key.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        errors: Mapping[str, ShardError],
+        tables: Mapping[str, Exception] | None = None,
+    ) -> None:
+        also = f". Of its derived tables, {len(tables)} failed: {_by_name(tables)}" if tables else ""
         super().__init__(
             f"stream {stream}: {len(errors)} of the run's shards did not reach the end of their ranges: "
             + "; ".join(map(with_class, errors.values()))
+            + also
         )
-        self.errors = dict(errors)
+        self.errors, self.tables = dict(errors), dict(tables or {})
 
 
 class DerivedTablesFailed(KinesisAssetsError):
     """Derived tables of a continuous run could not consume their source. `errors` says why, by asset key."""
 
     def __init__(self, stream: str, errors: Mapping[str, Exception]) -> None:
-        reasons = "; ".join(f"{name}: {with_class(error)}" for name, error in errors.items())
         super().__init__(
             f"stream {stream}: the run committed its shards, but {len(errors)} of its derived tables failed, "
-            f"and their next run consumes the same rows: {reasons}"
+            f"and their next run consumes the same rows: {_by_name(errors)}"
         )
         self.errors = dict(errors)
+
+
+def _by_name(errors: Mapping[str, Exception]) -> str:
+    return "; ".join(f"{name}: {with_class(error)}" for name, error in errors.items())
 
 
 def with_class(error: Exception) -> str:

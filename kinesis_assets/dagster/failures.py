@@ -44,7 +44,11 @@ def as_failure(error: KinesisAssetsError) -> KinesisAssetsError:
     if isinstance(error, dg.Failure):
         return error
     failure = _restored(type(error), error.args)
-    reasons = error.errors if isinstance(error, ShardsNotCommitted | DerivedTablesFailed) else {}
+    reasons: dict[str, Exception] = {}
+    if isinstance(error, ShardsNotCommitted):
+        reasons = {**error.tables, **error.errors}  # the sensor looks for the tables
+    elif isinstance(error, DerivedTablesFailed):
+        reasons = error.errors
     vars(failure).update(
         vars(error),
         description=str(error),

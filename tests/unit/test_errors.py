@@ -38,6 +38,7 @@ ARGUMENTS: dict[str, Any] = {
     "message": "no answer",
     "status": 500,
     "events": [{"shard": "shardId-000000000000"}],
+    "tables": {"orders": DataLost("shardId-000000000000", "records may be lost")},
     "errors": {"shardId-000000000000": DataLost("shardId-000000000000", "records may be lost")},
 }
 

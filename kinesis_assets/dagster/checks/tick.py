@@ -93,6 +93,7 @@ def failing_check_events(
     before: ChecksProgress,
     failing: Mapping[str, str],
     now: float,
+    reads_table: bool = True,
 ) -> tuple[list[dg.AssetCheckEvaluation], Evaluation | None]:
     """Return the checks that fail in a tick that fails, and the evaluation of the table if that can be read.
 
@@ -101,8 +102,9 @@ def failing_check_events(
     Args:
         before: What the checks remember of the last tick that succeeded.
         failing: The shards that had failed in their last run by then, see `Evaluation`.
+        reads_table: Whether there is time to read the table.
     """
-    evaluation = _without_service(opened, instance, before, failing, now)
+    evaluation = _without_service(opened, instance, before, failing, now) if reads_table else None
     results: Sequence[CheckResult] = []
     since, loss = before.at, before.loss
     if evaluation is not None:
@@ -202,24 +204,47 @@ def derived_check_events(
     failing: Mapping[str, str] = MappingProxyType({}),
     max_tables: int = MAX_TABLES,
     entries: CatalogEntries | None = None,
+    refuse_if_over: Callable[[], None] = lambda: None,
 ) -> tuple[list[dg.AssetCheckEvaluation], dict[str, DerivedProgress]]:
     """Evaluate the checks of derived tables, and return the results that are to be reported.
 
     A table whose checks cannot be evaluated delays neither the others nor the stream. `failing` says why the
     last run of each table failed, for those that fail.
+
+    Raises what `refuse_if_over` raises, which is called before each table is read.
     """
     progress = {table.name: before.get(table.name, DerivedProgress()) for table in tables}
     turns = sorted(tables, key=lambda table: progress[table.name].at or 0.0)[:max_tables]
-    states = [_state_of(table) for table in turns]
+    states = []
+    for table in turns:
+        refuse_if_over()
+        states.append(_state_of(table))
     opened = _opened_once()  # after the tables, so that each source has what these have consumed
     events: list[dg.AssetCheckEvaluation] = []
     for table, state in zip(turns, states, strict=True):
+        refuse_if_over()
         remembered = msgspec.structs.replace(progress[table.name], at=now, failing=failing.get(table.name))
         due, progress[table.name] = _evaluated(
             instance, table, state, remembered, now=now, opened=opened, entries=entries
         )
         events += due
     return events, progress
+
+
+def overdue_check_events(
+    instance: dg.DagsterInstance,
+    tables: Sequence[CheckedTable],
+    before: Mapping[str, DerivedProgress],
+    now: float,
+    error: Exception,
+) -> list[dg.AssetCheckEvaluation]:
+    """Return the checks of derived tables that fail because no tick has evaluated them for long."""
+    events: list[dg.AssetCheckEvaluation] = []
+    for table in tables:
+        since = before.get(table.name, DerivedProgress()).read_at
+        if since is not None and (results := _of_unreadable(table, error, now - since)):
+            events += Reports.of(instance, table.key, table.checks.reading_no_rows).report(results, now)
+    return events
 
 
 def _opened_once() -> _OpenSource:

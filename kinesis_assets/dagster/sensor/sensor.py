@@ -2,12 +2,18 @@
 
 It lists the shards and reads the table's positions and Dagster's runs. Of shards that may have unread
 records it requests one record at most, which it does not keep.
+
+Dagster ends a tick after a minute and keeps nothing of it. A store that accepts connections and does not
+answer takes longer: 100 s for one listing of Arrow. So a tick gives up before, and reports its checks.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -18,7 +24,12 @@ from msgspec import structs
 
 from kinesis_assets.dagster.catalog_entries import CatalogEntries
 from kinesis_assets.dagster.checks.shard_checks import readable
-from kinesis_assets.dagster.checks.tick import check_events, derived_check_events, failing_check_events
+from kinesis_assets.dagster.checks.tick import (
+    check_events,
+    derived_check_events,
+    failing_check_events,
+    overdue_check_events,
+)
 from kinesis_assets.dagster.dagster_internals import report_outside_of_runs
 from kinesis_assets.dagster.partition_ranges import contiguous_ranges, tagged_partitions
 from kinesis_assets.dagster.sensor.derived_runs import end_dead_runs, failing_tables, retry_requests
@@ -41,7 +52,7 @@ from kinesis_assets.dagster.sensor.tick_reports import (
     record_shards,
     stream_event,
 )
-from kinesis_assets.errors import PauseUnreadable
+from kinesis_assets.errors import PauseUnreadable, TickTooLong
 from kinesis_assets.table.run_files.pause import read_pause
 
 if TYPE_CHECKING:
@@ -56,6 +67,15 @@ if TYPE_CHECKING:
     _Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 
 _log = logging.getLogger(__name__)
+
+_PART_OF_TIMEOUT = 0.75
+"""The part of the time that Dagster gives a tick after which it gives up."""
+
+_TOO_LONG = (
+    "the tick took longer than %.0f s: Kinesis or the store of a table answers slowly, or not at all. The "
+    "next one tries again. To give it more time, increase DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS, for the "
+    "daemon and for the code server"
+)
 
 _FAILED = "stream %s: the tick failed, and what it found about derived tables is kept"
 
@@ -94,23 +114,30 @@ def evaluate(
     before = Cursor.parse(cursor)
     if not before.is_of(opened.names):  # the stream of the code location was replaced by another one
         before = Cursor()
-    tick = Tick(opened, instance, before, clock(), derived)
-    tick.look_after_derived_tables(tables, checked)  # which needs no answer of the service
+    tick = Tick(opened, instance, before, clock(), derived, checked=checked)
+    done = Future[None]()
+
+    def evaluate_tick() -> None:
+        try:
+            tick.evaluate(tables)
+        except BaseException as error:  # noqa: BLE001  # it is raised below
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=evaluate_tick, name=f"tick of {opened.name}", daemon=True).start()
     try:
-        tick.list_shards()
-        tick.add_partitions()
-        tick.observe_runs()
-        tick.choose_ranges()
-        tick.observe_stream()
-        tick.evaluate_checks()
-        # After the checks: a materialization that is not of a run hides the results that the run reported.
-        tick.add_missing_events()
-        tick.request_runs()
-        tick.keep_cursor()
-    except Exception as error:
-        if not tick.goes_on_after(error):
-            raise
+        done.result(timeout=longest_tick())
+    except TimeoutError:
+        if not done.done():
+            raise tick.given_up() from None
+        done.result()  # raises what the tick has raised
     return tick.result()
+
+
+def longest_tick() -> float:
+    """Return the seconds after which a tick gives up."""
+    return _PART_OF_TIMEOUT * float(os.environ.get("DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS") or 60)
 
 
 class Tick:
@@ -123,10 +150,13 @@ class Tick:
         before: Cursor,
         now: float,
         derived: Collection[dg.AssetKey],
+        *,
+        checked: Sequence[CheckedTable],
     ) -> None:
         self._opened, self._instance, self._names = opened, instance, opened.names
         self._before, self._now = before, now
-        self._derived = derived
+        self._derived, self._checked = derived, checked
+        self._is_over = threading.Event()
         self._entries = CatalogEntries(opened)
         self._derived_events: list[_Event] = []
         self._is_continuous = opened.settings.follow_for is not None
@@ -136,9 +166,58 @@ class Tick:
         self._requests: list[dg.RunRequest] = []
         self._reason = ""
 
-    def look_after_derived_tables(
-        self, tables: Mapping[dg.AssetKey, str], checked: Sequence[CheckedTable]
-    ) -> None:
+    def evaluate(self, tables: Mapping[dg.AssetKey, str]) -> None:
+        """Carry out the phases of the tick. For the argument, see `evaluate`.
+
+        Raises:
+            TickTooLong: The tick has been given up meanwhile. No phase begins after that.
+        """
+        self.look_after_derived_tables(tables)  # which needs no answer of the service
+        phases = (
+            self.list_shards,
+            self.add_partitions,
+            self.observe_runs,
+            self.choose_ranges,
+            self.observe_stream,
+            self.evaluate_checks,
+            # After the checks: a materialization outside of a run hides the results that the run reported.
+            self.add_missing_events,
+            self.request_runs,
+            self.keep_cursor,
+        )
+        try:
+            for phase in phases:
+                self._refuse_if_over()
+                phase()
+        except Exception as error:
+            self._refuse_if_over()
+            if not self.goes_on_after(error):
+                raise
+
+    def given_up(self) -> TickTooLong:
+        """Give the tick up: report the checks that follow from the cursor, and return the error to raise."""
+        self._is_over.set()
+        error = TickTooLong(self._opened.name, _TOO_LONG % longest_tick())
+        before, now, instance = self._before, self._now, self._instance
+        events, _ = failing_check_events(
+            self._opened,
+            instance,
+            error,
+            before=before.checks,
+            failing=before.backoff.reasons,
+            now=now,
+            reads_table=False,
+        )
+        events += overdue_check_events(instance, self._checked, before.derived_checks, now, error)
+        for event in events:
+            instance.report_runless_asset_event(event)
+        return error
+
+    def _refuse_if_over(self) -> None:
+        if self._is_over.is_set():
+            raise TickTooLong(self._opened.name, _TOO_LONG % longest_tick())
+
+    def look_after_derived_tables(self, tables: Mapping[dg.AssetKey, str]) -> None:
         """End the dead runs of derived tables, find out which tables fail, and evaluate their checks."""
         before, now, instance = self._before, self._now, self._instance
         liveness = end_dead_runs(instance, tables, before.derived_liveness, now, self._opened.role)
@@ -146,7 +225,13 @@ class Tick:
         failing = failing_tables(instance, self._derived, before.failing_tables, now, since)
         reasons = {name: table.sentence for name, table in failing.items() if table.runs}
         results, checks = derived_check_events(
-            instance, checked, before.derived_checks, now, failing=reasons, entries=self._entries
+            instance,
+            self._checked,
+            before.derived_checks,
+            now,
+            failing=reasons,
+            entries=self._entries,
+            refuse_if_over=self._refuse_if_over,
         )
         self._derived_events = [*results, *self._entries.taken_events()]
         self._cursor = structs.replace(
@@ -249,6 +334,7 @@ class Tick:
             fills=self._before.fills,
             ended=self._ended_ids,
         )
+        self._refuse_if_over()
         if events:
             events.append(stream_event(self._opened, self._listed, self._backoff.shards, self._now))
             report_outside_of_runs(self._instance, events)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from kinesis_assets.dagster.steps.mirrored_leases import lease_mirror_of
 from kinesis_assets.dagster.steps.run_log import RunLog
 from kinesis_assets.dagster.steps.stream_totals import TotalsEvents, TotalsReport
 from kinesis_assets.derive.continuous import ContinuousDerivations
-from kinesis_assets.errors import DerivedTablesFailed, reason_of
+from kinesis_assets.errors import DerivedTablesFailed, ShardsNotCommitted, reason_of
 from kinesis_assets.ingest.continuous_run import ContinuousRun, RunTiming
 from kinesis_assets.ingest.land import cancel_landing, land
 from kinesis_assets.spark.session import cancel_tagged, tagged, wrap_spark_errors
@@ -56,7 +56,7 @@ def run_continuously(
             reported, or dropped after `stop_timeout`.
         DerivedTablesFailed: Some derived tables are failing at the end. All shards are committed.
         LandingFailed: A Spark job failed.
-        ShardsNotCommitted: Some shards are failing at the end.
+        ShardsNotCommitted: Some shards are failing at the end, and maybe some derived tables.
     """
     # Spark sets its own handler for interrupts, so the session must start before ours is set.
     spark = stream.start_spark()
@@ -121,6 +121,7 @@ def run_continuously(
         )
         with graceful_stop.canceling(step):
             with (
+                _failed_tables_named(stream, derivations),
                 totals_report,
                 derivations,
                 mirror or nullcontext(),
@@ -131,6 +132,15 @@ def run_continuously(
                 # The sensor treats shards that a failed run did not report as failed.
                 continuous.report_successes()
                 raise DerivedTablesFailed(stream.name, derivations.failures)
+
+
+@contextmanager
+def _failed_tables_named(stream: OpenStream, derivations: ContinuousDerivations) -> Iterator[None]:
+    """Add the derived tables that failed to the error of the shards that did."""
+    try:
+        yield
+    except ShardsNotCommitted as error:
+        raise ShardsNotCommitted(stream.name, error.errors, derivations.failures) from None
 
 
 def _landing(

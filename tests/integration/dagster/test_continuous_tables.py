@@ -202,6 +202,24 @@ class TestRuns:
         assert runs.run_continuously(A, B, seconds=1.0).status is Status.SUCCESS
         assert tables.rows("counts") == [(0, 1), (1, 1)]
 
+    def test_a_table_that_fails_beside_a_shard_counts_as_failing(
+        self, source, faults, make_runs, tables, instance
+    ):
+        source.create(2)
+        source.put(A, 2)
+        tables.broken.touch()
+        faults.fail(status=400, code="AccessDeniedException", shard_id=B)
+        runs = make_runs()
+        run = runs.run_continuously(A, B, seconds=2.0)
+        assert run.status is Status.FAILURE
+        daemon = Daemon(runs.project, instance)
+        daemon.tick()
+        cursor = Cursor.parse(daemon.cursor)
+        assert cursor.backoff.shards.keys() == {B}
+        failing = cursor.failing_tables["numbers"]
+        assert (failing.runs, failing.run_id) == (1, run.run_id)
+        assert "the transformation is broken" in failing.reason
+
     def test_a_table_that_fails_for_a_while_does_not_fail_the_run(self, source, make_runs, tables):
         source.create(1)
         source.put(A, 2)

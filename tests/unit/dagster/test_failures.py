@@ -124,6 +124,12 @@ def test_the_card_lists_the_reason_of_each_shard_and_counts_those_beyond_fifty()
     assert numbers(metadata["others"].value) == [3]
 
 
+def test_the_card_lists_the_reason_of_each_table_that_failed_beside_the_shards():
+    failure = as_failure(ShardsNotCommitted("clicks", {A: LOST}, {"orders": ValueError("no column")}))
+    assert failure.metadata["orders"].value == "ValueError: no column"
+    assert str(failure).endswith("Of its derived tables, 1 failed: orders: ValueError: no column")
+
+
 def test_dagster_does_not_retry_the_step_because_of_shards_that_failed():
     assert not as_failure(ShardsNotCommitted("clicks", {A: LOST})).allow_retries
     assert as_failure(LandingFailed("the Spark job failed")).allow_retries

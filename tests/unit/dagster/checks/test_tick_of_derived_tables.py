@@ -10,11 +10,11 @@ import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
-from kinesis_assets.dagster.checks.tick import derived_check_events
+from kinesis_assets.dagster.checks.tick import derived_check_events, overdue_check_events
 from kinesis_assets.dagster.derived_tables import checked_tables
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.derive.derived_table import DeltaDerived
-from kinesis_assets.errors import CallFailed
+from kinesis_assets.errors import CallFailed, TickTooLong
 from kinesis_assets.table.format import DerivedIn
 from support.checked_tables import changed, checked_table
 from support.mentions import assert_mentions
@@ -137,6 +137,18 @@ def test_a_table_that_cannot_be_read_for_long_turns_the_lag_red_with_the_reason(
         dg.AssetCheckKey(KEY, "lag"), limit=1
     )
     assert_mentions(record.evaluation.description, "could not be evaluated for 17 min", "ftp://nowhere")
+
+
+def test_a_table_that_no_tick_has_read_for_long_turns_the_lag_red(ticks):
+    ticks.tick()
+    error, found = TickTooLong("clicks", "the tick took longer than 45 s"), []
+    for later in (800, 1000):
+        events = overdue_check_events(
+            ticks.instance, ticks.tables, ticks.remembered, time.time() + later, error
+        )
+        found.append([(event.check_name, event.passed) for event in events])
+    assert found == [[], [("lag", False)]]
+    assert_mentions(events[0].description, "could not be evaluated for 17 min", "longer than 45 s")
 
 
 def test_a_table_that_can_be_read_again_turns_the_lag_green(ticks):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -12,13 +14,15 @@ import pytest
 from dagster._grpc.utils import default_sensor_grpc_timeout
 from msgspec import structs
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.dagster.checks import evaluation
 from kinesis_assets.dagster.checks.tick import BLIND_SECONDS
 from kinesis_assets.dagster.sensor import sensor
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
-from kinesis_assets.errors import CallFailed, KinesisAssetsError, TableUnreachable
+from kinesis_assets.errors import CallFailed, KinesisAssetsError, TableUnreachable, TickTooLong
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.metrics import LAG, TIME_TO_LOSS
+from kinesis_assets.table.raw_table import PositionedTable
 from support.daemon import SensorClock
 from support.mentions import assert_mentions
 from support.shard_ids import A, B
@@ -200,3 +204,59 @@ def test_checks_that_cannot_be_evaluated_in_a_tick_that_succeeds_turn_red_too(fa
     failing.clock.now += BLIND_SECONDS + 60
     failing.daemon.tick()
     assert failing.red == {"lag", "time_to_loss"}
+
+
+# A tick that does not end
+
+
+@pytest.fixture
+def answers(failing, faults, monkeypatch):
+    """An event without which the store of the table does not answer, while `failing` does not fail."""
+    del failing
+    faults.clear()
+    event, snapshot = threading.Event(), PositionedTable.snapshot
+
+    def wait_for_answer(table):
+        event.wait()
+        return snapshot(table)
+
+    monkeypatch.setattr(PositionedTable, "snapshot", wait_for_answer)
+    monkeypatch.setattr(sensor, "longest_tick", lambda: 0.5)
+    yield event
+    event.set()
+    join_ticks()
+
+
+def join_ticks():
+    for thread in threading.enumerate():
+        if thread.name.startswith("tick of"):
+            thread.join(SECONDS)
+
+
+@pytest.mark.usefixtures("answers")
+def test_a_store_that_does_not_answer_turns_the_checks_red(failing):
+    assert failing.tick_after(QUARTER + 60) == {"lag"}
+    assert failing.tick_after(BLIND_SECONDS) == {"lag", "time_to_loss"}
+    assert_mentions(failing.results()["lag"].description, "longer than 0 s", "the store of a table")
+
+
+def test_a_tick_that_was_given_up_stores_nothing_when_the_store_answers(source, failing, answers, instance):
+    source.put(A, 1)
+    answers.set()
+    failing.daemon.commit([A], by="a run that died")
+    answers.clear()
+    events = partial(instance.fetch_materializations, failing.daemon.project.names.raw_key, limit=10)
+    before = events().records
+    with pytest.raises(TickTooLong):
+        failing.daemon.tick()
+    answers.set()
+    join_ticks()
+    assert events().records == before
+    failing.daemon.tick()
+    assert events().records != before
+
+
+def test_the_limit_of_a_tick_is_less_than_that_of_dagster(monkeypatch):
+    for seconds in ("", "200"):
+        monkeypatch.setenv("DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS", seconds)
+        assert sensor.longest_tick() == 0.75 * default_sensor_grpc_timeout()
