@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 from kinesis_assets.dagster.settings.catalog_settings import CatalogSettings
 from kinesis_assets.dagster.settings.derived_settings import DerivedTableSettings
 from kinesis_assets.dagster.settings.routes_settings import RoutesSettings
-from kinesis_assets.dagster.settings.schema_maps import (
+from kinesis_assets.dagster.settings.settings_base import UNIT, Settings
+from kinesis_assets.dagster.settings.spark_settings import SERVICE_SETTINGS
+from kinesis_assets.dagster.settings.stream_settings import StreamSettings
+from kinesis_assets.dagster.settings.table_settings import (
     ConfluentSettings,
+    DecodingSettings,
     ProtobufSchema,
     RegisteredSchema,
     RegistrySettings,
     SubjectSchema,
+    TableSettings,
 )
-from kinesis_assets.dagster.settings.settings_base import UNIT, Settings
-from kinesis_assets.dagster.settings.spark_settings import SERVICE_SETTINGS
-from kinesis_assets.dagster.settings.stream_settings import StreamSettings
-from kinesis_assets.dagster.settings.table_settings import DecodingSettings, TableSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -127,7 +127,7 @@ __all__ = [
 # Names are imported on first use, because Spark's workers import this package and need neither Dagster nor
 # Delta. Every name that is not listed here is an error class.
 _HOMES = {
-    "Bounds": "kinesis.limits",
+    "Bounds": "kinesis.reading.range",
     "Cursor": "derive.cursor",
     "NewRows": "derive.new_rows",
     "OnDeleted": "derive.policy",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.kinesis.stream import Shard
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.policy import TablePolicy
 from kinesis_assets.table.positions.positions_chain import ChainPolicy

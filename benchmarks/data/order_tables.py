@@ -38,7 +38,7 @@ from kinesis_assets.schemas.ddl import KEEPING
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit
 from kinesis_assets.table.data_file_writer import DataFileWriter
-from kinesis_assets.table.iceberg.column_ids import evolved, with_ids
+from kinesis_assets.table.iceberg.columns import evolved, with_ids
 from kinesis_assets.table.positions.range_stats import RangeStats
 from kinesis_assets.table.store.storage import TableFolder
 

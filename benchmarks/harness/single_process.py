@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import LandingJob, client_of, land_group
-from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.raw_table import PositionedTable

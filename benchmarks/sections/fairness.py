@@ -11,8 +11,7 @@ from benchmarks.data.one_record_commits import BEGINNING, LISTING, commit_one_re
 from benchmarks.harness.section import Goal, Section, Target, markdown_table
 from benchmarks.harness.waiting import SECONDS
 from benchmarks.servers.slow_bucket import slow_bucket
-from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.kinesis.stream import StreamListing
+from kinesis_assets.kinesis.stream import Shard, StreamListing
 from kinesis_assets.table.commits.commit import freeze
 from kinesis_assets.table.raw_table import PositionedTable
 

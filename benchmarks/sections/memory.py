@@ -34,9 +34,8 @@ from benchmarks.harness.spread import Spread, describe_rounds
 from benchmarks.harness.units import MIB
 from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds, ShardRange
 from kinesis_assets.kinesis.settings import CONNECTIONS, ClientSettings
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.store.storage import TableFolder

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.ingest.task import LandingJob
-    from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.range import Allowance, ShardRange
     from kinesis_assets.kinesis.stream import StreamListing
 
 CYCLE = int(TABLE_PROPERTIES["delta.checkpointInterval"])

@@ -21,7 +21,7 @@ from kinesis_assets.ingest.land import land
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.reading.range import Bounds
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.spark.session import start_session
 from kinesis_assets.table.raw_table import PositionedTable

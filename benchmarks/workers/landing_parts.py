@@ -26,10 +26,9 @@ from benchmarks.servers.replay_streams import ReplayStream, StreamSpec, iterator
 from benchmarks.workers.landing import row_groups, write_file
 from kinesis_assets.ingest.task import configure_allocators
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.pages import PageSource
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import record_batch
 from kinesis_assets.kinesis.records.wire import WirePage
@@ -107,7 +106,7 @@ class _Parts:
             reading = ShardReading(self._local, range_)
             pages = reading._pages  # noqa: SLF001
             assert isinstance(pages, PageSource)
-            pages._iterator = iterator(SPEC.name, number, 0)  # noqa: SLF001
+            pages.next_iterator = iterator(SPEC.name, number, 0)
             for records in reading:
                 record_batch(SPEC.name, shard.shard_id, records)
             assert reading.records == SPEC.shard_records, reading.records

@@ -13,8 +13,8 @@ from kinesis_assets.dagster.settings.check_settings import Checks
 from kinesis_assets.errors import LandingFailed
 from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.plan import ReadPolicy, current_shards
-from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.listing_retries import retry_listing
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds
 from kinesis_assets.kinesis.role import AssumedRole, default_session_name
 from kinesis_assets.kinesis.settings import ClientSettings, ReadTiming
 from kinesis_assets.kinesis.start_positions import StartPositions

@@ -11,7 +11,7 @@ from kinesis_assets.decoders.formats import FORMATS, load_named
 from kinesis_assets.decoders.proposed_columns import OF_BYTES, Columns, of_changes, of_objects
 from kinesis_assets.decoders.sampled_records import has_path, read_sample, value_at
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.schemas.kinds import find_kinds, path_text
+from kinesis_assets.schemas.inference import find_kinds, path_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -14,8 +14,7 @@ from kinesis_assets.derive.derived_table import SOURCE_PROPERTY, DerivedFormat, 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.table.column_schemas import arrow_schema
 from kinesis_assets.table.format import DerivedIn
-from kinesis_assets.table.iceberg.column_ids import evolved, grows, other_name, storable, with_ids
-from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE
+from kinesis_assets.table.iceberg.columns import COPY_ON_WRITE, evolved, grows, other_name, storable, with_ids
 from kinesis_assets.table.iceberg.derived_version import CREATED_PROPERTY, IcebergDerivedVersion
 from kinesis_assets.table.iceberg.opening import TableInCatalog
 from kinesis_assets.table.iceberg.partitions import specification

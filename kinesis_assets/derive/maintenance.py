@@ -48,7 +48,6 @@ from kinesis_assets.table.commit_ids import new_id, time_of_id
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE, check_files
 from kinesis_assets.table.commits.commit_loop import commit_until_known
 from kinesis_assets.table.data_file import WITHOUT_PARTITIONS, partition_folder
-from kinesis_assets.table.maintenance.compaction import SMALL_BYTES, compact_each
 from kinesis_assets.table.maintenance.pruning import (
     CHAIN_NEEDED,
     expired_files,
@@ -56,7 +55,7 @@ from kinesis_assets.table.maintenance.pruning import (
     prune_folder,
     superseded,
 )
-from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State, Step
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, SMALL_BYTES, State, Step, compact_each
 from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
 from kinesis_assets.table.store.storage import files_in, write_new
 from kinesis_assets.table.store.suitability import require_writable

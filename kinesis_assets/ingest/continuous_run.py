@@ -20,9 +20,8 @@ from kinesis_assets.ingest.idle_shards import TIP_REFRESH
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.listing_retries import list_shards
-from kinesis_assets.kinesis.reading.range import TipIterator
+from kinesis_assets.kinesis.reading.range import Bounds, TipIterator
 from kinesis_assets.kinesis.stream import ITERATOR_LIFETIME
 from kinesis_assets.retry import Backoff
 from kinesis_assets.table.run_files.task_files import StopMarker
@@ -39,9 +38,8 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.task import LandingJob
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.kinesis.limits import Allowance
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.range import Allowance, ShardRange
     from kinesis_assets.kinesis.settings import ReadTiming
     from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
     from kinesis_assets.table.positions.positions import StreamPositions

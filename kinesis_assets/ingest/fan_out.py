@@ -18,8 +18,7 @@ from kinesis_assets.errors import CallFailed
 from kinesis_assets.ingest.manifest import Landing, ShardLanding
 from kinesis_assets.ingest.task import LandingJob, client_of
 from kinesis_assets.kinesis.consumers import NOT_FOUND, REGISTER_IT
-from kinesis_assets.kinesis.limits import Allowance
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Allowance, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.received_pages import Received
 from kinesis_assets.kinesis.reading.subscription import UNAVAILABLE, Subscriptions
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts

@@ -9,8 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.data_loss import has_unread_rest
-from kinesis_assets.kinesis.shards import SHORTEST_RETENTION
-from kinesis_assets.kinesis.stream import CLOCK_STEP
+from kinesis_assets.kinesis.stream import CLOCK_STEP, SHORTEST_RETENTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 from kinesis_assets.errors import ParentUnfinished, ShardLeftOut
 from kinesis_assets.ingest.idle_shards import is_behind, lag_of, time_to_loss
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.kinesis.stream import unfinished_parents
 from kinesis_assets.metrics import (
     BAD_RECORDS,
     CONFLICTS,

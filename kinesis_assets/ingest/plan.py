@@ -17,9 +17,8 @@ from kinesis_assets.ingest.shard_lists import (
     reason_to_keep,
 )
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
-from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.listing_retries import confirm_mode, confirm_summary, retry_listing
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds, ShardRange
 from kinesis_assets.kinesis.start_positions import StartPositions, checked_starts
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.table.commit_ids import new_id

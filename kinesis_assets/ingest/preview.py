@@ -22,8 +22,8 @@ from kinesis_assets.ingest.shard_lists import (
     reason_to_keep,
 )
 from kinesis_assets.kinesis.listing_retries import retry_listing
-from kinesis_assets.kinesis.shards import unfinished_parents
 from kinesis_assets.kinesis.start_positions import StartPositions, checked_starts
+from kinesis_assets.kinesis.stream import unfinished_parents
 from kinesis_assets.table.commits.commit import refuse_rows_without_positions
 from kinesis_assets.table.ownership import refuse_other_stream
 from kinesis_assets.table.rewrites import refuse_rewritten

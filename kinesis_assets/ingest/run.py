@@ -17,12 +17,10 @@ from kinesis_assets.ingest.manifest import Landing, ShardLanding
 from kinesis_assets.ingest.outcome import RunResult, record_outcomes, shard_outcome
 from kinesis_assets.ingest.shard_lists import with_confirmed_ends
 from kinesis_assets.ingest.task import LandingJob
-from kinesis_assets.kinesis.limits import Allowance
 from kinesis_assets.kinesis.listing_retries import confirm_summary
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Allowance, RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
-from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.kinesis.stream import CLOCK_STEP
+from kinesis_assets.kinesis.stream import CLOCK_STEP, unfinished_parents
 from kinesis_assets.table.commits.commit import CommitResult, commit, read_until
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from kinesis_assets.kinesis.data_loss import Gap, OnDataLoss
 from kinesis_assets.kinesis.listing_retries import confirm_summary
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.range import RangeEnd
-from kinesis_assets.kinesis.shards import SHORTEST_RETENTION
+from kinesis_assets.kinesis.stream import SHORTEST_RETENTION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable

@@ -23,7 +23,7 @@ import pyarrow as pa
 from kinesis_assets.errors import KinesisAssetsError, ShardError
 from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Quota
+from kinesis_assets.kinesis.reading.range import Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.reading.received_pages import decode
 from kinesis_assets.kinesis.records.records import Records, binaries, record_batch
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from kinesis_assets.kinesis.clock import Clock
-    from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.range import Allowance, ShardRange
     from kinesis_assets.kinesis.reading.received_pages import Received
     from kinesis_assets.kinesis.settings import ClientSettings
     from kinesis_assets.table.store.storage import TableFolder

@@ -25,8 +25,16 @@ from kinesis_assets.kinesis.records.wire import (
     page_of,
 )
 from kinesis_assets.kinesis.sdk import ATTEMPTS, CORRECT_SETTINGS, sdk_client, sdk_failures
-from kinesis_assets.kinesis.shards import Shard, covers_all_hash_keys, in_lineage_order, is_well_formed
-from kinesis_assets.kinesis.stream import StreamAddress, StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.kinesis.stream import (
+    Shard,
+    StreamAddress,
+    StreamIdentity,
+    StreamListing,
+    StreamSummary,
+    covers_all_hash_keys,
+    in_lineage_order,
+    is_well_formed,
+)
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Reservation, run
 from kinesis_assets.kinesis.transport.http import ResponseTooLong
 from kinesis_assets.kinesis.transport.sdk_internals import (

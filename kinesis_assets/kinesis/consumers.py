@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.shards import NAME
+from kinesis_assets.kinesis.stream import NAME
 
 if TYPE_CHECKING:
     from datetime import datetime

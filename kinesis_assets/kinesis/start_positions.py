@@ -16,8 +16,7 @@ from kinesis_assets.kinesis.stream import CLOCK_STEP
 
 if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.shards import Shard
-    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.stream import Shard, StreamListing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FILE = "file://"

@@ -26,7 +26,7 @@ from kinesis_assets.ingest.shard_lists import confirmed_listing, refuse_readable
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import list_shards, retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind, at, passed
-from kinesis_assets.kinesis.shards import ALL_HASH_KEYS
+from kinesis_assets.kinesis.stream import ALL_HASH_KEYS
 from kinesis_assets.operations.seek.first_records import first_unread, of_each
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit_first
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import PassedRecord
-    from kinesis_assets.kinesis.shards import Shard
-    from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing
+    from kinesis_assets.kinesis.stream import Shard, StreamIdentity, StreamListing
     from kinesis_assets.kinesis.transport.concurrency import Turns
     from kinesis_assets.table.positions.amendments import Amendment
     from kinesis_assets.table.positions.positions import StreamPositions

@@ -16,10 +16,9 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.listing_retries import list_shards
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, record_batch
 from kinesis_assets.kinesis.role import check_role

@@ -16,8 +16,8 @@ from kinesis_assets.dagster.settings.check_settings import SCANNING
 from kinesis_assets.ingest.plan import plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.range import Bounds
 from support.forged_positions import forge_shards
 from support.raw_checks import CHECKS
 from support.stream_names import raw_key

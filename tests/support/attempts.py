@@ -14,8 +14,7 @@ from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import PositionConflict
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.records.records import Record, checksum, record_batch
-from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.kinesis.stream import Shard, StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import commit, freeze
 from kinesis_assets.table.data_file_writer import DataFileWriter, FileLayout

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import execute_run
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.range import Bounds
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.operations.adopt import AdoptResult, adopt
 from kinesis_assets.operations.replay.plan import ReplayWindow

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kinesis_assets.kinesis.data_loss import Expiry, OnDataLoss
-from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from support.one_shard import ALL_KEYS, SHARD
 

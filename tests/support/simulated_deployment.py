@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.ingest.task import LandingJob
-    from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.range import Allowance, ShardRange
 
 
 class Timetable(VirtualTime):

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kinesis_assets.ingest.task import LandingJob
-    from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.range import Allowance, ShardRange
     from kinesis_assets.kinesis.reading.received_pages import Received
     from kinesis_assets.operations.replay.task import FillJob
 

@@ -21,11 +21,10 @@ from kinesis_assets.dagster.checks.table_checks import (
     file_facts,
     unmatched_records,
 )
-from kinesis_assets.derive.backlog import Backlog, backlog_of
 from kinesis_assets.derive.commit_entry import Definition, Kind
 from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import DerivedTable, refuse_rewritten, refuse_unknown_rows
-from kinesis_assets.derive.new_rows import refuse_next_run
+from kinesis_assets.derive.new_rows import Backlog, backlog_of, refuse_next_run
 from kinesis_assets.derive.policy import Deletion, OnDeleted
 from kinesis_assets.errors import (
     PositionsMissing,

@@ -15,7 +15,7 @@ import msgspec
 
 from kinesis_assets.dagster.checks.results import CheckResult, counted, duration, worst
 from kinesis_assets.ingest.idle_shards import is_behind, lag_of, longest_wait, time_to_loss
-from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.kinesis.stream import unfinished_parents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping

@@ -18,7 +18,7 @@ from kinesis_assets.dagster.checks.results import WORST, CheckResult, counted, w
 from kinesis_assets.dagster.dagster_internals import unpartitioned_materializations
 from kinesis_assets.dagster.events.metadata import TOTAL_BAD_RECORDS, TOTAL_ROWS
 from kinesis_assets.errors import PositionsUnreadable
-from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
+from kinesis_assets.table.maintenance.steps import SMALL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -98,7 +98,7 @@ def _needed(opened: OpenStream, names: StreamNames, derived: Mapping[dg.AssetKey
     A table that has not started yet needs none. One that cannot be read may need all, for as long as that is
     allowed.
     """
-    from kinesis_assets.derive.backlog import first_unconsumed_date  # noqa: PLC0415  # its runs alone
+    from kinesis_assets.derive.new_rows import first_unconsumed_date  # noqa: PLC0415  # its runs alone
     from kinesis_assets.derive.raw_source import RawSource  # noqa: PLC0415  # as above
     from kinesis_assets.table.maintenance.retention import Needed  # noqa: PLC0415  # as above
 

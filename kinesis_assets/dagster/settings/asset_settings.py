@@ -18,7 +18,7 @@ from kinesis_assets.dagster.settings.settings_base import (
     valid,
 )
 from kinesis_assets.errors import InvalidInput
-from kinesis_assets.kinesis.shards import NAME
+from kinesis_assets.kinesis.stream import NAME
 
 if TYPE_CHECKING:
     import dagster as dg

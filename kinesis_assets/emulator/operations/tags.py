@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from kinesis_assets.emulator.operations.consumers import consumer_by_arn
+from kinesis_assets.emulator.operations.fan_out import consumer_by_arn
 from kinesis_assets.emulator.requests import Request, StreamRequest
 from kinesis_assets.emulator.shapes import InvalidArgumentException, Member, ResourceARN, TagKey, Tags
 

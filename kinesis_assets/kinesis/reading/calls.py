@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kinesis_assets.errors import CallFailed
-    from kinesis_assets.kinesis.limits import Quota
+    from kinesis_assets.kinesis.reading.range import Quota
     from kinesis_assets.kinesis.records.records import Records
     from kinesis_assets.kinesis.settings import PageSizes, ReadTiming
 

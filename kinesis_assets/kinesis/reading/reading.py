@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from kinesis_assets.errors import CallFailed, ShardStalled, TooManyBadRecords
 from kinesis_assets.kinesis.data_loss import LossDetector
-from kinesis_assets.kinesis.limits import Allowance, Bounds, Quota
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.calls import (
     CallPacing,
@@ -24,7 +23,14 @@ from kinesis_assets.kinesis.reading.calls import (
     is_transient,
 )
 from kinesis_assets.kinesis.reading.pages import INCOMPLETE, PageSource
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
+from kinesis_assets.kinesis.reading.range import (
+    Allowance,
+    Bounds,
+    Quota,
+    RangeEnd,
+    ShardRange,
+    count_before_end,
+)
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedPages
 from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices, is_damaged
 from kinesis_assets.kinesis.records.records import Records, checksums

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.range import Allowance, ShardRange
     from kinesis_assets.kinesis.reading.subscription_events import Event
 
 _IN_USE = "ResourceInUseException"

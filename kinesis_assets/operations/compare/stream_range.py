@@ -26,14 +26,13 @@ from kinesis_assets.errors import DataLost, InvalidInput, ReadFailed, ShardError
 from kinesis_assets.ingest.shard_lists import check_unlisted_parents
 from kinesis_assets.ingest.task import BYTES_IN_FLIGHT, client_of, configure_allocators
 from kinesis_assets.kinesis.data_loss import Expiry
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.listing_retries import retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange, count_before_end
+from kinesis_assets.kinesis.reading.range import Bounds, RangeEnd, ShardRange, count_before_end
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, record_batch
-from kinesis_assets.kinesis.shards import ancestors
 from kinesis_assets.kinesis.start_positions import DEFAULT, StartPositions, checked_starts, read_start
+from kinesis_assets.kinesis.stream import ancestors
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns, iterate
 from kinesis_assets.spark.session import parallelism
 from kinesis_assets.table.schema import COLUMNS
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.records.records import Records
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.kinesis.shards import Shard
-    from kinesis_assets.kinesis.stream import StreamListing, StreamSummary
+    from kinesis_assets.kinesis.stream import Shard, StreamListing, StreamSummary
     from kinesis_assets.spark.arrow_steps import ArrowStep
 
 STREAM_COLUMNS = {column.name: column.type for column in COLUMNS if column.name in RECORD_SCHEMA.names}

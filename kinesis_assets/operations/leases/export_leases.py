@@ -22,8 +22,8 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.shard_lists import check_list, check_unlisted_parents
 from kinesis_assets.kinesis.listing_retries import retry_listing
 from kinesis_assets.kinesis.position import PositionKind
-from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.start_positions import SHARD_END, try_sequence_numbers
+from kinesis_assets.kinesis.stream import Shard
 from kinesis_assets.operations.leases.lease import (
     WHOLE,
     Checkpoint,

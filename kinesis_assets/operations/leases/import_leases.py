@@ -19,8 +19,8 @@ from kinesis_assets.ingest.plan import stored_positions
 from kinesis_assets.ingest.shard_lists import confirmed_listing, give_up, refuse_readable
 from kinesis_assets.kinesis.listing_retries import retry_listing
 from kinesis_assets.kinesis.position import LONGEST_NUMBER, Position, PositionKind, passed
-from kinesis_assets.kinesis.shards import ALL_HASH_KEYS, unfinished_parents
 from kinesis_assets.kinesis.start_positions import SHARD_END, StartPositions, checked_starts
+from kinesis_assets.kinesis.stream import ALL_HASH_KEYS, unfinished_parents
 from kinesis_assets.operations.leases.starts import RecordReader, starts_of
 from kinesis_assets.table.commits.commit import commit_first, refuse_rows_without_positions
 from kinesis_assets.table.ownership import refuse_other_stream

@@ -21,8 +21,7 @@ from kinesis_assets.operations.leases.starts import ConsumerShard
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kinesis_assets.kinesis.shards import Shard
-    from kinesis_assets.kinesis.stream import StreamIdentity
+    from kinesis_assets.kinesis.stream import Shard, StreamIdentity
     from kinesis_assets.operations.leases.lease_table import Item, LeaseTable
     from kinesis_assets.table.positions.positions import ShardPosition
 

@@ -14,19 +14,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.settings import PageSizes
-from kinesis_assets.kinesis.shards import ancestors
+from kinesis_assets.kinesis.stream import ancestors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kinesis_assets.kinesis.shards import Shard
-    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.stream import Shard, StreamListing
 
 _GIVEN = "the consumer stores no position that is fixed in time: starts at the given one"
 

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import DataLost, InvalidInput, ShardListIncomplete, ShardVanished
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.listing_retries import confirm_mode, retry_listing
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.range import ShardRange
-from kinesis_assets.kinesis.shards import covers_all_hash_keys
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.start_positions import try_sequence_numbers
+from kinesis_assets.kinesis.stream import covers_all_hash_keys
 from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayState
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.positions.amendments import unfilled

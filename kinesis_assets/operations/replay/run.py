@@ -23,9 +23,8 @@ from msgspec.structs import replace
 
 from kinesis_assets.errors import DataLost, PastChanged, ReplayUnfinished, ShardError
 from kinesis_assets.ingest.task import LandingJob
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind, at, passed
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.stream import CLOCK_STEP
 from kinesis_assets.operations.replay.outcome import ReplayOutcome, ReplayResult, ReplayState

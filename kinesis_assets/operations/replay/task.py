@@ -30,7 +30,7 @@ from kinesis_assets.ingest.task import (
     configure_allocators,
     read_all,
 )
-from kinesis_assets.kinesis.limits import Allowance, Quota
+from kinesis_assets.kinesis.reading.range import Allowance, Quota
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import checksum, record_batch
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns

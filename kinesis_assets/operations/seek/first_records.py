@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.transport.concurrency import Turns
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.shards import Shard
-    from kinesis_assets.kinesis.stream import StreamSummary
+    from kinesis_assets.kinesis.stream import Shard, StreamSummary
     from kinesis_assets.table.positions.positions import ShardPosition
 
 _Found = TypeVar("_Found")

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.clock import Clock
     from kinesis_assets.kinesis.position import PassedRecord, Position
-    from kinesis_assets.kinesis.shards import Shard
-    from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.stream import Shard, StreamListing
     from kinesis_assets.kinesis.transport.concurrency import Turns
     from kinesis_assets.operations.seek.first_records import Target
     from kinesis_assets.operations.seek.plan import Move

@@ -18,7 +18,7 @@ from pyiceberg.utils.datetime import date_str_to_days
 
 from kinesis_assets.errors import SchemaChangeRefused, TableUnsuitable
 from kinesis_assets.table.iceberg.catalog import iceberg_errors
-from kinesis_assets.table.iceberg.column_ids import columns_of, evolved, other_name
+from kinesis_assets.table.iceberg.columns import columns_of, evolved, other_name
 from kinesis_assets.table.iceberg.history import number_of
 from kinesis_assets.table.iceberg.partitions import entries_of, record_of
 from kinesis_assets.table.iceberg.version import IcebergVersion
@@ -131,7 +131,7 @@ class IcebergDerivedVersion(IcebergVersion, WritableVersion):
             )
 
     def evolved(self, columns: Mapping[str, Any]) -> Schema:
-        """Return the schema of the table after it gets columns, see `column_ids.evolved`."""
+        """Return the schema of the table after it gets columns, see `columns.evolved`."""
         return evolved(self.iceberg.schema(), columns, last_id=self._metadata.last_column_id)
 
     def add_columns(self, fields: Sequence[Mapping[str, Any]]) -> None:

@@ -16,8 +16,7 @@ from kinesis_assets.table.data_file import FILE_BYTES
 from kinesis_assets.table.delta.log import log_files
 from kinesis_assets.table.delta.raw_table import writer_properties
 from kinesis_assets.table.delta.version import KEEP_ENTRIES, TableVersion
-from kinesis_assets.table.maintenance.compaction import compact_each
-from kinesis_assets.table.maintenance.steps import State, Step, done_or_left, totals
+from kinesis_assets.table.maintenance.steps import State, Step, compact_each, done_or_left, totals
 from kinesis_assets.table.policy import (
     DELETED_RETENTION,
     HISTORY_PROPERTIES,

@@ -16,8 +16,7 @@ from kinesis_assets.table.iceberg.lost_commits import unknown_commit
 from kinesis_assets.table.iceberg.manifests import table_file
 from kinesis_assets.table.iceberg.rows import merge
 from kinesis_assets.table.iceberg.version import IcebergVersion
-from kinesis_assets.table.maintenance.compaction import compact_each
-from kinesis_assets.table.maintenance.steps import State, Step, done_or_left
+from kinesis_assets.table.maintenance.steps import State, Step, compact_each, done_or_left
 from kinesis_assets.table.policy import VACUUM_RETENTION
 from kinesis_assets.table.store.storage import files_below
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from kinesis_assets.table.clocks import AgreedClock, machine_time
 from kinesis_assets.table.commits.commit import claim
 from kinesis_assets.table.delta.raw_table import DeltaFormat
-from kinesis_assets.table.maintenance.compaction import due_days
 from kinesis_assets.table.maintenance.delta_operations import DeltaOperations, checkpoint, compact, vacuum
 from kinesis_assets.table.maintenance.pruning import prune
 from kinesis_assets.table.maintenance.retention import NOT_NEEDED, Needed, expire
-from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State, Step, done_or_left
+from kinesis_assets.table.maintenance.steps import DEFAULT_LIMITS, State, Step, done_or_left, due_days
 from kinesis_assets.table.rewrites import refuse_rewritten
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kinesis_assets.errors import PositionConflict, PositionsUnreadable
-from kinesis_assets.kinesis.shards import unfinished_parents
+from kinesis_assets.kinesis.stream import unfinished_parents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,8 +10,7 @@ import msgspec
 
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.shards import unfinished_parents
-from kinesis_assets.kinesis.stream import CLOCK_STEP, StreamIdentity
+from kinesis_assets.kinesis.stream import CLOCK_STEP, StreamIdentity, unfinished_parents
 from kinesis_assets.table.positions.range_stats import RangeStats, with_rows
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from kinesis_assets.ingest import task
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.reading.range import Bounds
 from kinesis_assets.kinesis.settings import ClientSettings
 from support.formats import raw_table
 from support.shifted_clock import ShiftedClock

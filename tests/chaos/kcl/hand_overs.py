@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from chaos.kcl.application import Application
     from kinesis_assets.kinesis.settings import ClientSettings
-    from kinesis_assets.kinesis.shards import Shard
+    from kinesis_assets.kinesis.stream import Shard
 
 SCRIPT = Path(sys.prefix, "bin", "kinesis-assets")
 OPEN_SHARDS = range(3, 7)

@@ -27,7 +27,7 @@ from kinesis_assets.ingest.manifest import Landing, encode
 from kinesis_assets.ingest.plan import ReadPolicy, RunPlan, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds
 from kinesis_assets.kinesis.start_positions import StartPositions
 from kinesis_assets.operations.adopt import adopt
 from kinesis_assets.operations.replay.plan import ReplayWindow

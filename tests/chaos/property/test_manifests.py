@@ -15,9 +15,8 @@ from kinesis_assets.errors import DataLost, LandingFailed
 from kinesis_assets.ingest.manifest import Landing, ShardLanding, encode
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.data_loss import Gap
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.table.data_file import DataFile
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts

@@ -82,7 +82,7 @@ def test_a_run_loads_neither_pandas_nor_a_query_engine_nor_spark_connect():
 
 
 LAND = """
-from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings

@@ -12,7 +12,7 @@ from kinesis_assets.errors import (
     InvalidInput,
 )
 from kinesis_assets.ingest.plan import RunPlan  # noqa: TC001  # Dagster looks the body's types up
-from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.reading.range import Bounds
 from support.dagster_runs import execute, failure_message, materializations, plain, rows_in_table
 from support.mentions import assert_mentions
 from support.stream_names import io_manager_key, raw_key, shard_partitions, stream_key

@@ -12,8 +12,8 @@ from integration.emulators.emulators import client
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading.calls import PageLimit
+from kinesis_assets.kinesis.reading.range import Bounds
 from kinesis_assets.kinesis.settings import LARGEST_BODY, ClientSettings, ReadTiming
 from support.single_task import land_as_in_spark
 

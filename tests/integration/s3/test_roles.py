@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.ingest.manifest import Landing
     from kinesis_assets.ingest.task import LandingJob
-    from kinesis_assets.kinesis.limits import Allowance
-    from kinesis_assets.kinesis.reading.range import ShardRange
+    from kinesis_assets.kinesis.reading.range import Allowance, ShardRange
     from kinesis_assets.kinesis.role import AssumedRole
     from support.bench import Bench
     from support.token_service import TokenService

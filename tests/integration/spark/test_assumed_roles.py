@@ -17,9 +17,8 @@ from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.ingest.task import LandingJob
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings
 from kinesis_assets.testing.exchange import Answer
 from support.token_service import BASE_SECRET, EXTERNAL_ID, ROLE, SignedRequests, TokenService

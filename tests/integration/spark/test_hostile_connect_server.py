@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 RUN = """
 import math, sys
 from kinesis_assets.errors import KinesisAssetsError
-from kinesis_assets.kinesis.limits import Allowance, Bounds
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading.range import ShardRange
 from kinesis_assets.kinesis.settings import ClientSettings

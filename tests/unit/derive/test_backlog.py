@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from kinesis_assets import Cursor
-from kinesis_assets.derive.backlog import Backlog, backlog_of, first_unconsumed_date
 from kinesis_assets.derive.commit_entry import ReplacedFile
 from kinesis_assets.derive.derived_source import open_source
+from kinesis_assets.derive.new_rows import Backlog, backlog_of, first_unconsumed_date
 from kinesis_assets.errors import SourceCommitsMissing, TableOfAnotherSource
 from kinesis_assets.table.commit_ids import new_id, time_of_id
 from support.formats import format_of, source_format

@@ -7,12 +7,12 @@ import pytest
 
 from kinesis_assets import new_rows
 from kinesis_assets.derive import commit as commits
-from kinesis_assets.derive.backlog import backlog_of
 from kinesis_assets.derive.commit_entry import entry_path
 from kinesis_assets.derive.cursor import Cursor
 from kinesis_assets.derive.data_files import BATCH_COLUMN, ERRORS_FOLDER
 from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.losses import lost_rows
+from kinesis_assets.derive.new_rows import backlog_of
 from kinesis_assets.derive.policy import Deletion
 from kinesis_assets.errors import SourceCommitsMissing, TableOfAnotherSource
 from support.mentions import assert_mentions

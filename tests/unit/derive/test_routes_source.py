@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinesis_assets import new_rows
-from kinesis_assets.derive.backlog import backlog_of
 from kinesis_assets.derive.commit import Attempt, commit
 from kinesis_assets.derive.commit_entry import Definition, Kind, entry_path
 from kinesis_assets.derive.cursor import Cursor
@@ -20,6 +19,7 @@ from kinesis_assets.derive.data_files import (
 )
 from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.derived_table import DerivedTable
+from kinesis_assets.derive.new_rows import backlog_of
 from kinesis_assets.derive.row_order import ORDER_COLUMN, RowOrder
 from kinesis_assets.errors import SourceCommitsMissing, TableUnsuitable
 from kinesis_assets.table.commit_ids import new_id

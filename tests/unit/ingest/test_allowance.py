@@ -11,7 +11,7 @@ from kinesis_assets.ingest.manifest import Landing
 from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.ingest.task import LandingJob, land_group
 from kinesis_assets.kinesis.clock import MACHINE_CLOCK
-from kinesis_assets.kinesis.limits import Allowance
+from kinesis_assets.kinesis.reading.range import Allowance
 from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.kinesis.transport.signed_call import SignedCall
 from kinesis_assets.testing import UserRecord, aggregate

@@ -12,7 +12,7 @@ from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.errors import RunCanceled
 from kinesis_assets.ingest.continuous_run import RunTiming
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.reading.range import Bounds
 from support.announcing_clock import AnnouncingClock
 from support.continuous import TIMING, RunHarness
 from support.shard_ids import A, B, C, D

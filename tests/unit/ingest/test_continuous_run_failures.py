@@ -18,7 +18,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.continuous_run import RunTiming
 from kinesis_assets.ingest.plan import ReadPolicy
-from kinesis_assets.kinesis.limits import Allowance
+from kinesis_assets.kinesis.reading.range import Allowance
 from kinesis_assets.retry import Backoff
 from support.continuous import TIMING, RunHarness
 from support.shard_ids import A, B

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.manifest import ShardLanding, is_reachable
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, RangeEnd, ShardRange
 from kinesis_assets.table.positions.range_stats import RangeStats, ReadingFacts
 
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from kinesis_assets.errors import CallFailed, DataLost, ServiceTimeUncertain, StreamRecreated, TableMissing
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
+from kinesis_assets.kinesis.reading.range import Bounds
 
 YEARS = 10 * 365 * 86_400
 PAST_AND_FUTURE = pytest.mark.parametrize("seconds", [-YEARS, YEARS], ids=["past", "future"])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.ingest.land import packed
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.settings import BYTES_PER_SECOND
 
 MB = 1_000_000

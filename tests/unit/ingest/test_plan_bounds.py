@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from kinesis_assets.kinesis.limits import Bounds
+from kinesis_assets.kinesis.reading.range import Bounds
 
 
 def test_narrowed_bounds_cannot_widen(bench):

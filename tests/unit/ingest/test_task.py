@@ -14,9 +14,8 @@ from benchmarks.harness.waiting import SECONDS, wait_until
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.ingest.manifest import Landing, decode_all, encode
 from kinesis_assets.ingest.task import LandingJob, land_group
-from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.settings import CONNECTIONS
 from kinesis_assets.table import data_file_writer
 from kinesis_assets.table.data_file_writer import FileLayout

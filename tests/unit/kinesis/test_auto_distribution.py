@@ -11,8 +11,7 @@ from msgspec import structs
 
 from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.aggregation import OUTSIDE_HASH_RANGE
 from kinesis_assets.kinesis.records.records import RECORD_SCHEMA, Record, Records, record_batch

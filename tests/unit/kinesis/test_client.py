@@ -14,7 +14,7 @@ from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.sdk import _unknown_region
 from kinesis_assets.kinesis.settings import ClientSettings
-from kinesis_assets.kinesis.shards import Shard, in_lineage_order, unfinished_parents
+from kinesis_assets.kinesis.stream import Shard, in_lineage_order, unfinished_parents
 
 MIDDLE = str(1 << 127)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kinesis_assets.kinesis.limits import Allowance
+from kinesis_assets.kinesis.reading.range import Allowance
 
 amounts = st.none() | st.integers(0, 10**12)
 

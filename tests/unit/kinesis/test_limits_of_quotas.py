@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinesis_assets.kinesis.limits import Allowance, Quota
+from kinesis_assets.kinesis.reading.range import Allowance, Quota
 from support.quota_records import records
 
 

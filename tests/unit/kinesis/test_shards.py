@@ -7,7 +7,7 @@ from itertools import permutations, product
 import pytest
 
 from kinesis_assets.errors import CallFailed, ShardListIncomplete
-from kinesis_assets.kinesis.shards import Shard, covers_all_hash_keys, in_lineage_order
+from kinesis_assets.kinesis.stream import Shard, covers_all_hash_keys, in_lineage_order
 
 MIDDLE = 1 << 127
 LAST_KEY = (1 << 128) - 1

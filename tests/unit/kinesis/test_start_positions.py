@@ -9,9 +9,8 @@ import pytest
 
 from kinesis_assets.errors import InvalidInput
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.shards import Shard
 from kinesis_assets.kinesis.start_positions import StartPositions
-from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.kinesis.stream import Shard, StreamIdentity, StreamListing, StreamSummary
 
 A, B, C = (f"shardId-{number:012}" for number in range(3))
 NUMBER = "49680404395535651255759693338678593731398313481915596802"

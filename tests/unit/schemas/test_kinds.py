@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kinesis_assets.schemas.kinds import find_kinds, path_text
+from kinesis_assets.schemas.inference import find_kinds, path_text
 
 
 def documents(path: str, *kinds: tuple[Any, dict[str, Any]], each: int = 3) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from kinesis_assets.dagster.checks.derived_evaluation import (
     check_consumption_lag,
 )
 from kinesis_assets.dagster.settings.check_settings import DerivedContinuityCheck, DerivedLagCheck
-from kinesis_assets.derive.backlog import Backlog
+from kinesis_assets.derive.new_rows import Backlog
 from support.mentions import assert_mentions
 
 NOW = 1_790_000_000.0

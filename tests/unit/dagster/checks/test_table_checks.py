@@ -29,7 +29,7 @@ from kinesis_assets.dagster.settings.check_settings import (
     NoAcceptedDataLossCheck,
 )
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.table.maintenance.compaction import SMALL_BYTES
+from kinesis_assets.table.maintenance.steps import SMALL_BYTES
 from kinesis_assets.table.positions.amendments import ClearedGap, next_amendment
 from kinesis_assets.table.positions.positions import Predecessor, Seek
 from support.attempts import STREAM

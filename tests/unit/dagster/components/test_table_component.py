@@ -12,14 +12,14 @@ import pytest
 
 from kinesis_assets import KinesisTableComponent
 from kinesis_assets.dagster.derived_tables import consumption_of
-from kinesis_assets.dagster.settings.schema_maps import (
+from kinesis_assets.dagster.settings.table_settings import (
     ConfluentSettings,
     ProtobufSchema,
     RegisteredSchema,
     RegistrySettings,
     SubjectSchema,
+    TableSettings,
 )
-from kinesis_assets.dagster.settings.table_settings import TableSettings
 from kinesis_assets.decoders import GlueRegistry
 from kinesis_assets.errors import InvalidInput
 from support import dagster_components

@@ -141,7 +141,7 @@ def test_what_cannot_be_is_refused_with_file_and_line(settings, reason):
     [
         ("decoders.formats", {"format": "avro_container"}, r"format: .*'kinesis-assets\[avro\]'"),
         (
-            "dagster.settings.schema_maps",
+            "dagster.settings.table_settings",
             {"format": "confluent", "registry": URL},
             r"registry: url: .*'kinesis-assets\[confluent\]'",
         ),

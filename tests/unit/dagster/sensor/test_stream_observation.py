@@ -10,8 +10,7 @@ import pytest
 from kinesis_assets.dagster.sensor.tick_reports import INTERVAL, Observed, observe_stream
 from kinesis_assets.dagster.stream_names import StreamNames
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.kinesis.stream import Shard, StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.table.positions.positions import ShardPosition
 from support.daemon import Daemon
 from support.stream_names import stream_key

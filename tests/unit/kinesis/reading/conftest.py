@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.settings import ReadTiming
 from support.expiring_shard import OneShard

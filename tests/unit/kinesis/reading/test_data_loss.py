@@ -8,9 +8,8 @@ import pytest
 
 from kinesis_assets.errors import DataLost
 from kinesis_assets.kinesis.data_loss import Gap
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from support.expiring_shard import CONTINUE, items
 from support.one_shard import ALL_KEYS, BEGINNING, MIDDLE, SHARD

@@ -9,9 +9,8 @@ import pytest
 
 from kinesis_assets.errors import ReadFailed, ShardStalled
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from support.mentions import assert_mentions
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items

@@ -7,8 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records import aggregation
 from kinesis_assets.kinesis.records.aggregation import deaggregate_slices

@@ -8,9 +8,8 @@ import pytest
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.reading.calls import PageLimit
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.settings import LARGEST_BODY, PageSizes
 from kinesis_assets.kinesis.transport.concurrency import Turns

@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.reading import received_pages
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedEvent, ReceivedPages
 from kinesis_assets.kinesis.records.records import Records

@@ -9,8 +9,7 @@ import pytest
 
 from kinesis_assets.errors import CallFailed
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import record_batch
 from kinesis_assets.kinesis.settings import ClientSettings

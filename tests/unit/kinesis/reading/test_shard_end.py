@@ -10,9 +10,8 @@ from msgspec import structs
 
 from kinesis_assets.errors import ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items
 from support.timing import READING

@@ -7,9 +7,8 @@ from itertools import chain
 import pytest
 
 from kinesis_assets.errors import TooManyBadRecords
-from kinesis_assets.kinesis.limits import Allowance, Quota
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.range import RangeEnd
+from kinesis_assets.kinesis.reading.range import Allowance, Quota, RangeEnd
 from kinesis_assets.testing import UserRecord, aggregate
 from support.one_shard import BEGINNING, data
 from support.quota_records import records

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kinesis_assets.errors import ReadFailed, ShardStalled, ShardThrottled
-from kinesis_assets.kinesis.limits import Allowance, Quota
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading import calls
-from kinesis_assets.kinesis.reading.range import RangeEnd
+from kinesis_assets.kinesis.reading.range import Allowance, Quota, RangeEnd
 from kinesis_assets.kinesis.settings import ReadTiming
 from kinesis_assets.testing import Faults
 from support.one_shard import data

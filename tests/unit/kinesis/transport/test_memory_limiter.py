@@ -11,9 +11,8 @@ import pytest
 
 from kinesis_assets.errors import CallFailed, ReadFailed
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
-from kinesis_assets.kinesis.reading.range import ShardRange
+from kinesis_assets.kinesis.reading.range import Bounds, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.records.records import Records
 from kinesis_assets.kinesis.records.wire import Page, WirePage

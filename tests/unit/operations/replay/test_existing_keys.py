@@ -10,8 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kinesis_assets.kinesis.records.records import Record, record_batch
-from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.kinesis.stream import StreamIdentity, StreamListing, StreamSummary
+from kinesis_assets.kinesis.stream import Shard, StreamIdentity, StreamListing, StreamSummary
 from kinesis_assets.operations.replay.task import ExistingKeys
 from kinesis_assets.table.commit_ids import new_id
 from kinesis_assets.table.commits.commit import freeze

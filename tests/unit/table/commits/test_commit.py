@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from kinesis_assets.kinesis.shards import Shard
+from kinesis_assets.kinesis.stream import Shard
 from kinesis_assets.table.commits.commit import commit
 from kinesis_assets.table.raw_table import PositionedTable
 from support.attempts import (

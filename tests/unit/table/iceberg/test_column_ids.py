@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import NestedField, UUIDType
 
 from kinesis_assets.table.column_schemas import arrow_schema
-from kinesis_assets.table.iceberg.column_ids import columns_of, evolved, grows, storable, with_ids
+from kinesis_assets.table.iceberg.columns import columns_of, evolved, grows, storable, with_ids
 
 TYPES = (
     "string",

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.shards import Shard
-from kinesis_assets.kinesis.stream import StreamIdentity
+from kinesis_assets.kinesis.stream import Shard, StreamIdentity
 from kinesis_assets.table.positions.positions import (
     FORMAT,
     Predecessor,

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kinesis_assets.kinesis.client import StreamClient
-from kinesis_assets.kinesis.limits import Allowance, Bounds
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items

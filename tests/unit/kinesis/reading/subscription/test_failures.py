@@ -11,10 +11,9 @@ import pytest
 from kinesis_assets.errors import DataLost
 from kinesis_assets.kinesis.client import StreamClient
 from kinesis_assets.kinesis.data_loss import Expiry
-from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading import subscription
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.reading import ShardReading
 from kinesis_assets.kinesis.reading.subscription_events import ShardEvents
 from support.one_shard import ALL_KEYS, BEGINNING, SHARD, items

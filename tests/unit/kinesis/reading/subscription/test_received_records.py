@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kinesis_assets.kinesis.limits import Allowance, Bounds
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading import subscription
-from kinesis_assets.kinesis.reading.range import RangeEnd, ShardRange
+from kinesis_assets.kinesis.reading.range import Allowance, Bounds, RangeEnd, ShardRange
 from kinesis_assets.kinesis.reading.subscription import Subscriptions
 from kinesis_assets.kinesis.transport.concurrency import run
 from support.aggregates import aggregate_of
