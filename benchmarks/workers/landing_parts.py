@@ -106,7 +106,7 @@ class _Parts:
             reading = ShardReading(self._local, range_)
             pages = reading._pages  # noqa: SLF001
             assert isinstance(pages, PageSource)
-            pages.next_iterator = iterator(SPEC.name, number, 0)
+            pages._iterator = iterator(SPEC.name, number, 0)  # noqa: SLF001
             for records in reading:
                 record_batch(SPEC.name, shard.shard_id, records)
             assert reading.records == SPEC.shard_records, reading.records

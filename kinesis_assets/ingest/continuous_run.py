@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -27,7 +27,7 @@ from kinesis_assets.retry import Backoff
 from kinesis_assets.table.run_files.task_files import StopMarker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from kinesis_assets.errors import ShardError
@@ -53,9 +53,6 @@ runs iterated without a pause, the one that started its iteration first would wi
 
 _KEPT_SECONDS = ITERATOR_LIFETIME.total_seconds() - 60
 """Seconds for which an iterator is used after the landing that returned it began. The next may be slow."""
-
-_REREAD_SECONDS = TIP_REFRESH.total_seconds()
-"""Seconds after which an idle shard is read from its position again: before each commit of its tip time."""
 
 
 class ContinuousRun:
@@ -176,6 +173,8 @@ class ContinuousRun:
         interval = self._timing.commit_interval
         plan = plan.narrowed(Bounds(max_seconds=interval))
         tip_iterators = self._tip_iterators.usable(plan)
+        if not self._has_committed:  # its tip times show other runs that this one is alive
+            tip_iterators = {}
         ranges = {
             shard_id: structs.replace(
                 range_,
@@ -213,7 +212,6 @@ class ContinuousRun:
                 plan,
                 by=self._by,
                 is_iteration=True,
-                # The tip times of its first commit show other runs that this one is alive.
                 tip_refresh=TIP_REFRESH if self._has_committed else timedelta(0),
             )
         finally:
@@ -240,7 +238,7 @@ class ContinuousRun:
         began = self._clock.monotonic()
         landing = self._land(job, ranges, allowance)
         self._landed_at = self._clock.monotonic()
-        self._tip_iterators.keep(ranges, landing, since=began)
+        self._tip_iterators.keep(landing, since=began)
         return landing
 
     def _raise_errors(self) -> None:
@@ -261,7 +259,7 @@ class ContinuousRun:
 
 
 class _TipIterators:
-    """The iterators of idle shards, with which their next reads find out whether they still are.
+    """The iterators of idle shards, with which their next reads ask whether they still are.
 
     A run that read each empty page after the old position of such a shard in each iteration would delay the
     other shards.
@@ -270,51 +268,37 @@ class _TipIterators:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._identity: StreamIdentity | None = None
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, tuple[Position, TipIterator, float]] = {}
 
     def usable(self, plan: RunPlan) -> dict[str, TipIterator]:
-        """Return by shard id the iterators that were kept for the starts of a plan's ranges."""
+        """Return by shard id the iterators for the ranges of a plan.
+
+        An iterator is of the start of its range, and has not expired. A shard whose tip time is due to be
+        committed has none, because that needs a read from its position.
+        """
         if plan.identity != self._identity:
             self._identity, self._kept = plan.identity, {}
-        now = self._clock.monotonic()
-        self._kept = {
-            shard_id: kept
-            for shard_id, kept in self._kept.items()
-            if now - kept.since < _KEPT_SECONDS and now - kept.read_at < _REREAD_SECONDS
-        }
-        return {
-            shard_id: kept.iterator
-            for shard_id, kept in self._kept.items()
-            if shard_id in plan.ranges and plan.ranges[shard_id].start == kept.position
-        }
+        now, usable = self._clock.monotonic(), dict[str, TipIterator]()
+        for shard_id, range_ in plan.ranges.items():
+            position, iterator, since = self._kept.get(shard_id, (None, None, 0.0))
+            committed = plan.expected.shards[shard_id].tip_time
+            if iterator is None or position != range_.start or now - since >= _KEPT_SECONDS:
+                continue
+            if committed is not None and iterator.issued - committed < TIP_REFRESH:
+                usable[shard_id] = iterator
+        return usable
 
-    def keep(self, ranges: Iterable[ShardRange], landing: Landing, *, since: float) -> None:
-        """Keep the iterators of a landing of ranges, and forget the older ones of its shards.
+    def keep(self, landing: Landing, *, since: float) -> None:
+        """Keep the iterators of a landing, and forget the older ones of its shards.
 
         Args:
             since: When the landing began (monotonic clock).
         """
-        used = {range_.shard_id for range_ in ranges if range_.tip_iterator is not None}
         for shard in landing.shards:
-            before = self._kept.pop(shard.shard_id, None)
+            self._kept.pop(shard.shard_id, None)
             if shard.tip_iterator is not None and shard.tip_time is not None:
-                read_at = before.read_at if before is not None and shard.shard_id in used else since
                 iterator = TipIterator(shard.tip_iterator, shard.tip_time)
-                self._kept[shard.shard_id] = _Kept(shard.stats.through, iterator, since, read_at)
-
-
-class _Kept(NamedTuple):
-    """The iterator of an idle shard.
-
-    Attributes:
-        since: When the landing began that returned it (monotonic clock).
-        read_at: When the last landing began that read the shard from its position.
-    """
-
-    position: Position
-    iterator: TipIterator
-    since: float
-    read_at: float
+                self._kept[shard.shard_id] = shard.stats.through, iterator, since
 
 
 class _ShardList:

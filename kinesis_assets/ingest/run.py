@@ -6,6 +6,7 @@ The module does not depend on Dagster, and on Spark only through `Land`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from kinesis_assets.kinesis.stream import CLOCK_STEP, unfinished_parents
 from kinesis_assets.table.commits.commit import CommitResult, commit, read_until
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from kinesis_assets.ingest.plan import RunPlan
     from kinesis_assets.kinesis.client import StreamClient
@@ -101,6 +102,8 @@ def execute_run(
     for shard_id, after in read.items():
         before = plan.expected.shards[shard_id]
         refresh = tip_refresh if is_iteration else wait_after_empty_read(before, tip_refresh)
+        if plan.ranges[shard_id].tip_iterator is not None:
+            refresh = timedelta.max  # only a read from the position shows that nothing was left out
         if _needs_commit(before, after, refresh):
             to_commit[shard_id] = after
     result, moved, listing = CommitResult(None), to_commit, plan.listing

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.position import Position
-    from kinesis_assets.kinesis.reading.range import TipIterator
     from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.transport.concurrency import Reservation
 
@@ -44,12 +43,11 @@ class PageSource:
 
     Args:
         response_timeout: See `ShardRange.response_timeout`.
-        tip: See `ShardRange.tip_iterator`.
 
     Attributes:
-        next_iterator: The iterator of the next page; None if one must be requested.
         shard_ended: Whether the last page ended the shard.
         end_unconfirmed: Whether a page has ended the shard, and a second one must confirm it.
+        seconds_left: Returns the time in seconds for each call; None for that of the client.
     """
 
     exhausted = False
@@ -64,31 +62,24 @@ class PageSource:
     uses_shared_rates = True
     """Whether the last page counts against the rates that all consumers of the shard share."""
 
-    def __init__(
-        self,
-        client: StreamClient,
-        shard_id: str,
-        response_timeout: float | None,
-        tip: TipIterator | None = None,
-    ) -> None:
+    def __init__(self, client: StreamClient, shard_id: str, response_timeout: float | None) -> None:
         self.shard_ended = False
         self.end_unconfirmed = False
         self._client = client
         self._shard_id = shard_id
-        self._seconds_left = None if response_timeout is None else lambda: response_timeout
-        self.next_iterator = None if tip is None else tip.iterator
-        self._issued = None if tip is None else tip.issued
-        self._was_at_tip = tip is not None
+        self.seconds_left = None if response_timeout is None else lambda: response_timeout
+        self._iterator: str | None = None
+        self._issued: datetime | None = None
 
     def drop_iterator(self) -> None:
         """Request a new iterator for the next page."""
-        self.next_iterator, self._was_at_tip = None, False
+        self._iterator = None
 
     async def connect(self, position: Position) -> None:
         """Get what the next page is read with: an iterator, unless the previous page had one."""
-        if self.next_iterator is None:
-            self.next_iterator, self._issued = await self._client.getting_iterator(
-                self._shard_id, position, self._seconds_left
+        if self._iterator is None:
+            self._iterator, self._issued = await self._client.getting_iterator(
+                self._shard_id, position, self.seconds_left
             )
 
     async def page(self, limit: int, position: Position, reservation: Reservation) -> tuple[Page, datetime]:
@@ -101,21 +92,8 @@ class PageSource:
             CallFailed: The call failed, the page cannot follow the position, its time does not agree with the
                 previous response, the end of the shard is not confirmed, or listing the shards failed.
         """
-        if self._was_at_tip:
-            page, served = await self._checked_page(1, position, reservation)
-            if not page.records and page.next_shard_iterator is not None and not page.millis_behind_latest:
-                return page, served
-            # What is committed is read from the position: a wrong iterator cannot skip a record for good.
-            del page
-            self.drop_iterator()
-            await self.connect(position)
-        return await self._checked_page(limit, position, reservation)
-
-    async def _checked_page(
-        self, limit: int, position: Position, reservation: Reservation
-    ) -> tuple[Page, datetime]:
         page, served = await self._client.getting_records(
-            self.next_iterator or "", limit, reservation, self._seconds_left
+            self._iterator or "", limit, reservation, self.seconds_left
         )
         try:
             self._check_follows(page.records.numbers[0] if page.records else None, position)
@@ -128,7 +106,7 @@ class PageSource:
                 children=page.names_children_of(self._shard_id),
                 records=_any_after(page, position),
             )
-            self.next_iterator, self._issued = page.next_shard_iterator, served
+            self._iterator, self._issued = page.next_shard_iterator, served
             return page, served
         finally:
             del page  # the traceback of an error must not keep the page alive

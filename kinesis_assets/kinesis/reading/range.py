@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TipIterator(msgspec.Struct, frozen=True):
-    """The iterator of a page at the tip of an idle shard.
+    """The iterator that a page at the tip of an idle shard returned.
 
     Attributes:
         issued: The service's clock at the response that had it.
@@ -57,9 +57,9 @@ class ShardRange(msgspec.Struct, frozen=True):
             `ReadTiming.stall_seconds`. Other failures have a limited number of attempts.
         response_timeout: The time in seconds without any data of a response after which the range fails. None
             is the client's read timeout, with retries. Calls made by the SDK always use that timeout, once.
-        tip_iterator: The iterator with which a previous read without records ended, to find out whether the
-            shard is still idle: from an old position, the service may return many empty pages first. Records
-            are always read from `start`. None if there is none.
+        tip_iterator: The iterator with which a previous read without records ended at the tip, to ask whether
+            the shard is still idle: from an old position, the service may return many empty pages before the
+            tip. Records are always read from `start`. None if there is none.
     """
 
     shard_id: str

@@ -7,11 +7,10 @@ wait, the others continue (`concurrency`).
 from __future__ import annotations
 
 from contextlib import aclosing
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kinesis_assets.errors import CallFailed, ShardStalled, TooManyBadRecords
+from kinesis_assets.errors import CallFailed, ShardSilent, ShardStalled, TooManyBadRecords
 from kinesis_assets.kinesis.data_loss import LossDetector
 from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.reading.calls import (
@@ -34,14 +33,17 @@ from kinesis_assets.kinesis.reading.range import (
 from kinesis_assets.kinesis.reading.received_pages import Received, ReceivedPages
 from kinesis_assets.kinesis.records.aggregation import any_aggregate, deaggregate_slices, is_damaged
 from kinesis_assets.kinesis.records.records import Records, checksums
+from kinesis_assets.kinesis.stream import ITERATOR_LIFETIME, agree
 from kinesis_assets.kinesis.transport.concurrency import MemoryLimiter, Turns, iterate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
     from datetime import datetime
 
+    from kinesis_assets.errors import ShardError
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.data_loss import Gap
+    from kinesis_assets.kinesis.reading.range import TipIterator
     from kinesis_assets.kinesis.records.records import Record
     from kinesis_assets.kinesis.records.wire import Page
     from kinesis_assets.kinesis.settings import PageSizes
@@ -73,6 +75,8 @@ class ShardReading:
         throttles: The number of calls that were throttled.
         millis_behind_latest: The time from `position` to the tip, as of the last response; None before it.
         tip_time: The service's clock when the tip was reached.
+        tip_iterator: The iterator that GetRecords returned there, if the shard has no unread record as far as
+            is known; None otherwise.
         gaps: The gaps to record, in which records may be missing.
 
     Raises (while iterating):
@@ -109,6 +113,7 @@ class ShardReading:
         self.last_arrival: datetime | None = None
         self.millis_behind_latest: int | None = None
         self.tip_time: datetime | None = None
+        self.tip_iterator: str | None = None
         self.gaps: list[Gap] = []
         bounds = range_.bounds
         own = Quota(Allowance(records=bounds.max_records, bytes=bounds.max_bytes))
@@ -126,13 +131,11 @@ class ShardReading:
         self._stall_detector = StallDetector(range_.retry_seconds, timing)
         self._pacing = CallPacing(self._sizes, timing)
         self._started = False
-        polls = partial(PageSource, client, range_.shard_id, range_.response_timeout)
-        self._pages: PageSource | ReceivedPages
-        if received is not None and received.events:  # GetRecords reads on after them
-            self._polls = polls()
+        self._has_news = False
+        self._polls = PageSource(client, range_.shard_id, range_.response_timeout)
+        self._pages: PageSource | ReceivedPages = self._polls
+        if received is not None and received.events:
             self._pages = ReceivedPages(received, self._polls, closed=range_.closed)
-        else:
-            self._pages = self._polls = polls(range_.tip_iterator)
         self._deadline: float | None = None
         self._first_rejected: int | None = None
 
@@ -143,6 +146,8 @@ class ShardReading:
     async def batches(self) -> AsyncGenerator[Records]:
         """Yield the range's records, at most a page at a time. It must be closed if it is not exhausted."""
         try:
+            if self.range.tip_iterator is not None and self._pages is self._polls:
+                await self._ask_at_tip(self.range.tip_iterator)
             while self.end is None:
                 self._reservation.release()
                 if self._started or self._pacing.seconds_left():
@@ -192,11 +197,6 @@ class ShardReading:
     def refused(self) -> str | None:
         """Why GetRecords has read instead of what a subscription has received; None if it has not."""
         return self._pages.refused
-
-    @property
-    def tip_iterator(self) -> str | None:
-        """The iterator that reads on from the tip of an idle shard; None if GetRecords has not read to it."""
-        return None if self.tip_time is None or self.records else self._polls.next_iterator
 
     @property
     def _used_up(self) -> bool:
@@ -321,16 +321,56 @@ class ShardReading:
         at_tip = self.millis_behind_latest == 0 and page.next_shard_iterator and not self.range.closed
         if at_tip and (not_before is None or service_time >= not_before):
             self.tip_time = service_time
+            if self._pages.uses_shared_rates and not self.records and not self._has_news:
+                self.tip_iterator = page.next_shard_iterator
             return RangeEnd.TIP
         if self.position == self.range.up_to:
             return RangeEnd.BOUND
         return RangeEnd.TIME_LIMIT if self._pages.exhausted else None
 
-    async def _next_page(self) -> tuple[Page, datetime] | None:
-        """Read the page at `position`, with retries; None if the range ends during the retries."""
-        retries = PageRetries(
+    async def _ask_at_tip(self, tip: TipIterator) -> None:
+        """End the range if the shard is still idle, which an empty page at the tip shows.
+
+        Whatever else the call returns, the range is read from its start. So what a wrong iterator skips is
+        read as soon as the shard has another record, or no iterator is used.
+        """
+        if self._limit_reached() is not None:
+            return
+        sent = self._clock.monotonic()
+        try:
+            page, served = await self._client.getting_records(
+                tip.iterator, 1, self._reservation, self._polls.seconds_left
+            )
+        except CallFailed as error:
+            self.throttles += is_throttled(error)
+            self._pacing.note_failure(error)
+            if self._retries().is_silent(error) and not self._turns.stopped:
+                raise self._failure(ShardSilent, error) from error
+            return
+        self._pacing.note_page(page.records, sent)
+        is_at_tip = not page.records and not page.millis_behind_latest and page.next_shard_iterator
+        is_idle = is_at_tip and agree(tip.issued, served, apart=ITERATOR_LIFETIME)
+        self._has_news = not is_idle
+        is_loss_possible = self._loss and self._loss.possible_gap(page, served, self.position)
+        if is_idle and not is_loss_possible:
+            self.millis_behind_latest = 0
+            self.end = self._range_end(page, served)
+
+    def _retries(self) -> PageRetries:
+        return PageRetries(
             self._timing, self._stall_detector, silence_is_final=self.range.response_timeout is not None
         )
+
+    def _failure(self, kind: type[ShardError], error: CallFailed) -> ShardError:
+        return kind(
+            self.range.shard_id,
+            f"reading from {self.position} failed: {error.reason}. {error.advice}. The records read before "
+            "are kept",
+        )
+
+    async def _next_page(self) -> tuple[Page, datetime] | None:
+        """Read the page at `position`, with retries; None if the range ends during the retries."""
+        retries = self._retries()
         response: tuple[Page, datetime] | None
         while True:
             try:
@@ -356,11 +396,7 @@ class ShardReading:
                     self._pages.drop_iterator()  # a new one starts at `position`
                 failure = retries.note_failure(error, never_answered=self.millis_behind_latest is None)
                 if failure is not None:
-                    raise failure(
-                        self.range.shard_id,
-                        f"reading from {self.position} failed: {error.reason}. {error.advice}. The records "
-                        "read before are kept",
-                    ) from error
+                    raise self._failure(failure, error) from error
                 await self._pause(max(retries.wait(), self._pacing.seconds_left()))
                 if self._turns.stopped:
                     return None

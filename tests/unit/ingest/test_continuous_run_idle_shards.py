@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from kinesis_assets.ingest.continuous_run import RunTiming
 from kinesis_assets.ingest.plan import ReadPolicy
 from support.continuous import TIMING, RunHarness
-from support.shard_ids import A
+from support.shard_ids import A, B
 from support.virtual_time import VirtualTime
 
 pytestmark = pytest.mark.slow
@@ -21,6 +22,7 @@ def idle(bench, faults):
     bench.create()
     bench.put(1)
     bench.run()
+    bench.later(seconds=2)
     faults.clear()
     return bench
 
@@ -87,25 +89,71 @@ def test_a_shard_that_ends_while_it_is_idle_is_finished(idle):
     assert harness.events == [{A: ("finished", 0)}]
 
 
-def test_a_shard_whose_iterator_has_expired_is_read_from_its_position(idle, faults):
-    def expire():
+@pytest.mark.parametrize("code", ["ExpiredIteratorException", "InvalidArgumentException"])
+def test_a_shard_whose_iterator_is_refused_is_read_from_its_position(idle, faults, code):
+    def refuse():
         idle.put(2)
-        faults.fail("GetRecords", status=400, code="ExpiredIteratorException", times=1)
+        faults.fail("GetRecords", status=400, code=code, times=1)
 
-    harness = run(idle, 3, at_3=expire)
+    harness = run(idle, 3, at_3=refuse)
     assert harness.events == [{A: ("committed", 1)}]
 
 
-@pytest.mark.parametrize(
-    ("interval", "iterations", "reads"),
-    [(270.0, 3, 3), (180.0, 61, 4)],
-    ids=["after it may have expired", "every hour"],
-)
-def test_an_idle_shard_is_read_from_its_position_again(idle, faults, interval, iterations, reads):
+def answer_second_call(faults, **page):
+    """Change the page that is read from the position, after the one that shows that a shard has news."""
+    faults.answer("GetRecords", lambda _, response: response.but(**page), after=1, times=1)
+
+
+def test_a_page_that_lacks_what_the_iterator_has_shown_is_read_again(idle, faults):
+    def put():
+        idle.put(2)
+        place = {"StreamName": idle.stream, "ShardId": A, "ShardIteratorType": "LATEST"}
+        latest = idle.kinesis.get_shard_iterator(**place)["ShardIterator"]
+        answer_second_call(faults, Records=[], MillisBehindLatest=0, NextShardIterator=latest)
+
+    harness = run(idle, 4, at_3=put)
+    assert harness.events == [{A: ("committed", 1)}]
+    assert idle.items == [1, 2]
+
+
+def test_what_the_iterator_shows_confirms_no_end_of_the_shard(idle, faults):
+    def end():
+        idle.put(2)
+        idle.split(A)
+        child = {
+            "ShardId": B,
+            "ParentShards": [A],
+            "HashKeyRange": {"StartingHashKey": "0", "EndingHashKey": "9"},
+        }
+        answer_second_call(faults, Records=[], NextShardIterator=None, ChildShards=[child])
+
+    harness = RunHarness(idle, before={3: end}).run(A)
+    assert harness.events == [{A: ("finished", 1)}]
+    assert idle.items == [1, 2]
+
+
+def test_an_iterator_that_may_have_expired_is_not_used(idle, faults):
     idle.set_timing(clock=VirtualTime())
-    timing = RunTiming(1e6, commit_interval=interval)
-    RunHarness(idle, timing=timing, last_iteration=iterations).run(A)
-    assert reads_from_position(faults) == reads
+    RunHarness(idle, timing=RunTiming(1e6, commit_interval=270.0), last_iteration=3).run(A)
+    assert reads_from_position(faults) == 3
+
+
+def test_each_commit_of_a_tip_time_follows_from_a_read_from_the_position(idle, faults):
+    idle.set_timing(clock=VirtualTime())
+    harness = RunHarness(idle, timing=RunTiming(1e6, commit_interval=180.0), last_iteration=70)
+    reads, versions = [], []
+
+    def next_iteration(_):
+        reads.append(reads_from_position(faults))
+        versions.append(idle.version)
+        idle.later(seconds=180)
+
+    harness.continuous_run._on_iteration = next_iteration
+    harness.run(A)
+    read = {number for number, (before, after) in enumerate(pairwise(reads), 2) if after > before}
+    committed = {number for number, (before, after) in enumerate(pairwise(versions), 2) if after > before}
+    assert committed == read
+    assert len(committed) == 3  # after 3.5 hours
 
 
 def test_the_records_after_a_position_that_was_moved_back_are_read(idle):

@@ -10,7 +10,8 @@ import pytest
 from kinesis_assets.errors import DataLost
 from kinesis_assets.kinesis.data_loss import Gap
 from kinesis_assets.kinesis.position import Position
-from kinesis_assets.kinesis.reading.range import RangeEnd
+from kinesis_assets.kinesis.reading.range import RangeEnd, TipIterator
+from kinesis_assets.kinesis.reading.reading import ShardReading
 from support.expiring_shard import CONTINUE, items
 from support.mentions import assert_mentions
 from support.one_shard import SHARD
@@ -44,6 +45,19 @@ def test_with_continue_a_gap_is_recorded_and_the_reading_goes_on(shard):
     assert reading.gaps == [
         Gap(after=Position.after(read), since=since, next_sequence_number=available, until=arrival)
     ]
+
+
+def test_an_iterator_of_the_tip_hides_no_gap(shard):
+    (read,) = shard.put(0)
+    since = shard.now
+    shard.later(hours=30)
+    place = {"StreamName": shard.stream, "ShardId": SHARD, "ShardIteratorType": "LATEST"}
+    iterator = shard.kinesis.get_shard_iterator(**place)["ShardIterator"]
+    range_ = shard.reading(Position.after(read), since, CONTINUE).range
+    range_ = msgspec.structs.replace(range_, tip_iterator=TipIterator(iterator, shard.now))
+    reading = ShardReading(shard.client, range_)
+    assert items(reading) == []
+    assert [gap.since for gap in reading.gaps] == [since]
 
 
 def test_a_gap_without_a_next_record_ends_at_the_time_of_the_tip(shard):
