@@ -64,9 +64,12 @@ class Account:
         if name in self.streams:
             raise ResourceInUseException(f"Stream {name} under account {self.account_id} already exists.")
         self.check_shard_limit(shard_count)
-        arn = f"arn:aws:kinesis:{REGION}:{self.account_id}:stream/{name}"
-        stream = self.streams[name] = Stream(name, arn, shard_count, self.clock)
+        stream = self.streams[name] = Stream(name, self.arn_of(name), shard_count, self.clock)
         return stream
+
+    def arn_of(self, name: str) -> str:
+        """Return the ARN of a stream of the account."""
+        return f"arn:aws:kinesis:{REGION}:{self.account_id}:stream/{name}"
 
     def delete_stream(self, stream: Stream) -> None:
         """Delete a stream and its records."""
@@ -176,8 +179,8 @@ class Stream:
 
     @property
     def trim_horizon(self) -> int:
-        """The earliest arrival time that can be read, in milliseconds."""
-        return max(self.clock.now() - self.retention_hours * HOUR, self.created_at)
+        """The earliest arrival time that can be read, in milliseconds. It never moves back."""
+        return max(self.clock.now() - self.retention_hours * HOUR, self._trimmed_to)
 
     def shard(self, shard_id: str) -> Shard:
         """Return a shard by its id."""

@@ -5,9 +5,12 @@ Source: https://docs.aws.amazon.com/kinesis/latest/APIReference
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _WORDS = {"arn": "ARN", "kib": "KiB"}
 
@@ -111,3 +114,12 @@ class UnknownOperationException(ServiceError):
 
 class ValidationException(ServiceError):
     """A member is missing, or violates a constraint on its length, range, pattern or value."""
+
+
+MAX_TAGS = 50
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Raise `InvalidArgumentException` if a stream or a consumer may not have these tags together."""
+    if len(tags) > MAX_TAGS:
+        raise InvalidArgumentException(f"The resource would have more than {MAX_TAGS} tags.")

@@ -49,9 +49,10 @@ def stop(events: int) -> Change:
     """Send no more frames; see `Faults.stop_events`."""
 
     async def stopped(frames: Frames) -> Frames:
-        async for frame in _first(frames, events):
+        async for number, frame in _numbered(frames):
             yield frame
-        await asyncio.Event().wait()
+            if (number or 0) >= events:
+                await asyncio.Event().wait()
 
     return stopped
 
@@ -60,9 +61,10 @@ def reset(events: int) -> Change:
     """Reset the connection; see `Faults.reset_events`."""
 
     async def reset_after(frames: Frames) -> Frames:
-        async for frame in _first(frames, events):
+        async for number, frame in _numbered(frames):
             yield frame
-        raise ConnectionReset
+            if (number or 0) >= events:
+                raise ConnectionReset
 
     return reset_after
 
@@ -72,9 +74,11 @@ def fail(events: int, code: str) -> Change:
     payload = json.dumps({"message": NOT_THE_SERVICE}).encode()
 
     async def failed(frames: Frames) -> Frames:
-        async for frame in _first(frames, events):
+        async for number, frame in _numbered(frames):
             yield frame
-        yield Frame.exception(code, payload)
+            if (number or 0) >= events:
+                yield Frame.exception(code, payload)
+                return
 
     return failed
 
@@ -194,11 +198,3 @@ async def _numbered(frames: Frames) -> AsyncGenerator[tuple[int | None, Frame], 
         with_records = members is not None and bool(members["Records"])
         number += with_records
         yield number if with_records else None, frame
-
-
-async def _first(frames: Frames, events: int) -> Frames:
-    """Yield the initial response, and the frames up to and including a number of events with records."""
-    async for number, frame in _numbered(frames):
-        yield frame
-        if (number or 0) >= events:
-            return

@@ -27,7 +27,6 @@ from kinesis_assets.emulator.asgi import send_parts, wait_for_disconnect
 from kinesis_assets.emulator.operations import OPERATIONS
 from kinesis_assets.emulator.operations.writing import PutRecord, PutRecords
 from kinesis_assets.emulator.shapes import InvalidArgumentException, ServiceError
-from kinesis_assets.emulator.shards import hash_key
 from kinesis_assets.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -202,8 +201,7 @@ class Call:
     @classmethod
     def now(cls, operation: str, arguments: dict[str, Any], account: Account) -> Call:
         """Create a call that arrives now."""
-        arn = str(arguments.get("ConsumerARN") or arguments.get("StreamARN", "")).partition("/consumer/")[0]
-        stream = arguments.get("StreamName") or arn.rpartition("/")[2]
+        stream = arguments.get("StreamName") or _named_arn(arguments).rpartition("/")[2]
         shard_id = arguments.get("ShardId")
         if "ShardIterator" in arguments:
             position = _decoded(arguments["ShardIterator"], iterators.ShardPosition)
@@ -215,6 +213,14 @@ class Call:
         elif operation == "PutRecord":
             shard_id = next(iter(shards_of(operation, arguments, account)), None)
         return cls(operation, arguments, stream or None, shard_id, time.monotonic())
+
+    def arn_in(self, account: Account) -> str:
+        """Return the ARN of the stream, which is one of the calling account unless the call names another."""
+        token = None
+        if self.operation == "ListShards" and "NextToken" in self.arguments:
+            token = _decoded(self.arguments["NextToken"], iterators.ShardListing)
+        named = _named_arn(self.arguments) if token is None else token.stream_arn
+        return named or account.arn_of(str(self.stream))
 
 
 @dataclass(frozen=True)
@@ -259,6 +265,13 @@ class Answer:
     def but(self, **members: Any) -> Answer:
         """Return this response with some members of its JSON body replaced."""
         return self.with_body(json.dumps(self.members | members).encode())
+
+
+def _named_arn(arguments: dict[str, Any]) -> str:
+    """Return the ARN of the stream that the members of a request name; empty if they name none."""
+    names = ("ConsumerARN", "StreamARN", "ResourceARN")
+    arn = next(filter(None, map(arguments.get, names)), "")
+    return str(arn).partition("/consumer/")[0]
 
 
 def _decoded(text: Any, kind: type[iterators.T]) -> iterators.T | None:
@@ -369,19 +382,11 @@ def shards_of(operation: str, arguments: dict[str, Any], account: Account) -> li
     kind: type[PutRecord | PutRecords] = PutRecord if operation == "PutRecord" else PutRecords
     try:
         request = msgspec.convert(arguments, kind)
-        entries = [request] if isinstance(request, PutRecord) else request.records
         with account.lock:
             stream = request.stream(account)
+            keys = [key for _, key in request.checked(stream)]
             if stream.distribution == "AUTO":
-                return [shard.shard_id for shard in stream.next_shards(len(entries))]
-            if any(entry.partition_key is None for entry in entries):
-                return []
-            keys = [
-                hash_key(str(entry.partition_key))
-                if entry.explicit_hash_key is None
-                else int(entry.explicit_hash_key)
-                for entry in entries
-            ]
-            return [stream.shard_for(key).shard_id for key in keys]
+                return [shard.shard_id for shard in stream.next_shards(len(keys))]
+            return [stream.shard_for(key).shard_id for key in keys if key is not None]
     except (msgspec.ValidationError, ServiceError):
         return []

@@ -89,13 +89,13 @@ class Limits:
             *(Fault(operation, self._control) for operation in _CONTROL_CALLS),
         )
         self._windows: dict[tuple[Any, ...], _Window] = {}
-        self._readable_at: dict[tuple[str | None, str | None], float] = {}
+        self._readable_at: dict[tuple[Any, ...], float] = {}
 
     def _admits(self, limited: tuple[Any, ...], most: int, size: int = 0, most_bytes: float = inf) -> bool:
         return self._windows.setdefault(limited, _Window(self._clock, most, most_bytes)).admit(size)
 
     async def _read(self, call: Call, downstream: Downstream) -> Answer:
-        shard = (call.stream, call.shard_id)
+        shard = (*_stream(call, downstream.account), call.shard_id)
         if self._clock() < self._readable_at.get(shard, 0) or not self._admits(("reads", *shard), _READS):
             return Answer.error(THROTTLED)
         answer = await downstream(call)
@@ -116,30 +116,37 @@ class Limits:
                 await asyncio.sleep(min(seconds, _CLOCK_CHECK))
 
     async def _control(self, call: Call, downstream: Downstream) -> Answer:
-        resource = (
-            downstream.account.account_id if call.operation == "RegisterStreamConsumer" else call.stream
-        )
-        if not self._admits((call.operation, resource), _CONTROL_CALLS[call.operation]):
+        account = downstream.account
+        is_of_account = call.operation == "RegisterStreamConsumer"
+        limited = (id(account.accounts), account.account_id) if is_of_account else _stream(call, account)
+        if not self._admits((call.operation, *limited), _CONTROL_CALLS[call.operation]):
             return Answer.error("LimitExceededException")
         return await downstream(call)
 
     async def _put_record(self, call: Call, downstream: Downstream) -> Answer:
-        if call.shard_id is None or self._admits_write(call, call.shard_id, call.arguments):
+        stream = _stream(call, downstream.account)
+        if call.shard_id is None or self._admits_write(stream, call.shard_id, call.arguments):
             return await downstream(call)
         return Answer.error(THROTTLED)
 
     async def _put_records(self, call: Call, downstream: Downstream) -> Answer:
+        stream = _stream(call, downstream.account)
         shard_ids = shards_of(call.operation, call.arguments, downstream.account)
         failing = [
             index
             for index, shard_id in enumerate(shard_ids)
-            if not self._admits_write(call, shard_id, call.arguments["Records"][index])
+            if not self._admits_write(stream, shard_id, call.arguments["Records"][index])
         ]
         return await put_except(call, downstream, failing, THROTTLED) if failing else await downstream(call)
 
-    def _admits_write(self, call: Call, shard_id: str, entry: dict[str, Any]) -> bool:
+    def _admits_write(self, stream: tuple[int, str], shard_id: str, entry: dict[str, Any]) -> bool:
         size = record_size(entry["Data"], entry.get("PartitionKey"))
-        return self._admits(("writes", call.stream, shard_id), _WRITES, size, _WRITTEN_BYTES)
+        return self._admits(("writes", *stream, shard_id), _WRITES, size, _WRITTEN_BYTES)
+
+
+def _stream(call: Call, account: Account) -> tuple[int, str]:
+    """Return what tells the stream of a call from those of other accounts and services."""
+    return id(account.accounts), call.arn_in(account)
 
 
 def _size(records: Iterable[dict[str, Any]]) -> int:
@@ -179,7 +186,8 @@ def repeat(back: int) -> Layer:
         before = structs.replace(
             here, issued_at=downstream.account.clock.now(), position=max(0, here.position - back)
         )
-        again = await downstream(
+        # No inner fault counts this as a call of the client.
+        again = await downstream.serve(
             replace(call, arguments={**call.arguments, "ShardIterator": iterators.encode(before)})
         )
         return again if again.status != HTTPStatus.OK else answer.but(Records=again.members["Records"])
@@ -214,10 +222,10 @@ def stale_list(reshards: int) -> Layer:
     """List the shards as of before the last reshards; see `Faults.stale_list`."""
 
     def listed_before(call: Call, answer: Answer, account: Account) -> Answer:
-        if call.stream is None:
-            return answer
-        stream = account.stream(call.stream)
-        return answer.but(Shards=_before_reshards(stream, answer.members["Shards"], reshards))
+        with account.lock:
+            if (stream := account.stream_by_arn(call.arn_in(account))) is None:
+                return answer
+            return answer.but(Shards=_before_reshards(stream, answer.members["Shards"], reshards))
 
     return change_pages(listed_before)
 

@@ -15,7 +15,7 @@ from kinesis_assets.emulator.asgi import read_body
 from kinesis_assets.emulator.operations.listing import PAGE_SHARDS
 from kinesis_assets.emulator.shapes import milliseconds
 from kinesis_assets.emulator.shards import PAGE_RECORDS
-from kinesis_assets.errors import InvalidInput, StreamNotFound
+from kinesis_assets.errors import InvalidInput, KinesisAssetsError, ShardUnknown, StreamNotFound
 from kinesis_assets.testing import event_faults, fault_layers
 from kinesis_assets.testing.exchange import (
     Answer,
@@ -210,7 +210,8 @@ class Faults:
     def stale_list(self, *, reshards: int = 1, **calls: Unpack[CallFilter]) -> None:
         """List the shards as of before the stream's last splits and merges.
 
-        ListShards is eventually consistent, and so are the pages of one list.
+        ListShards is eventually consistent, and so are the pages of one list. A list with a filter lacks the
+        new shards, too, but has no shards that the filter leaves out.
 
         Args:
             reshards: The number of splits and merges that are missing from the list.
@@ -470,15 +471,21 @@ class Faults:
         self._faults.append(Fault(operation, layer, **calls))
 
     def _change_stream(self, stream: str, change: Callable[[Account], None]) -> None:
-        """Change a stream in every account that has a stream of this name."""
-        found = False
+        """Change a stream in every account that has a stream of this name to which the change applies."""
+        changed = False
+        refused: KinesisAssetsError = StreamNotFound(
+            stream, "not found in the embedded stream; create it first"
+        )
         for account in [each for one in self._accounts for each in list(one.accounts.values())]:
             with account.lock:
                 if stream in account.streams:
-                    change(account)
-                    found = True
-        if not found:
-            raise StreamNotFound(stream, "not found in the embedded stream; create it first")
+                    try:
+                        change(account)
+                        changed = True
+                    except (InvalidInput, ShardUnknown) as error:
+                        refused = error
+        if not changed:
+            raise refused
 
 
 def _check_at_least_1(name: str, value: int) -> None:

@@ -34,6 +34,7 @@ from kinesis_assets.emulator.shapes import (
     StreamARN,
     Tags,
     Timestamp,
+    check_tags,
 )
 from kinesis_assets.emulator.shards import Record, SequenceNumber
 
@@ -111,6 +112,7 @@ class RegisterStreamConsumer(Request, kw_only=True):
             raise LimitExceededException(f"{stream} already has {MAX_CONSUMERS} consumers.")
         if sum(consumer.status(now) == "CREATING" for consumer in consumers.all) >= MAX_CREATING:
             raise LimitExceededException(f"{stream} has {MAX_CREATING} consumers that are CREATING.")
+        check_tags(self.tags or {})
         member = ConsumerMember.of(consumers.register(self.consumer_name, dict(self.tags or {})), now)
         member.consumer_status = "CREATING"
         return RegisterStreamConsumerOutput(member)

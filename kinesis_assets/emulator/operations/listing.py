@@ -135,8 +135,8 @@ class ShardFilter(Member):
             case "AT_TRIM_HORIZON":
                 return horizon, horizon
             case "AT_LATEST":
-                # The next millisecond, because a shard that was closed in this one is not open.
-                latest = stream.clock.now() + 1
+                # Later than each shard that was closed before, and earlier than any that will be.
+                latest = stream.clock.tick()
                 return latest, latest
             case "AT_TIMESTAMP":
                 return moment, moment

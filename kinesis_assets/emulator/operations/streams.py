@@ -22,6 +22,7 @@ from kinesis_assets.emulator.shapes import (
     StreamName,
     Tags,
     ValidationException,
+    check_tags,
 )
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class CreateStream(Request, kw_only=True):
             raise ValidationException("ShardCount is not supported when StreamMode is ON_DEMAND.")
         if self.record_distribution_strategy is not None:
             _check_distribution(mode, self.record_distribution_strategy)
+        check_tags(self.tags or {})
         stream = account.create_stream(self.stream_name, self.shard_count or ON_DEMAND_SHARDS)
         stream.max_record_size_kib = self.max_record_size_in_kib
         stream.mode = mode

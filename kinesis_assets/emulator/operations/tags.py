@@ -11,12 +11,10 @@ from msgspec import Meta
 
 from kinesis_assets.emulator.operations.fan_out import consumer_by_arn
 from kinesis_assets.emulator.requests import Request, StreamRequest
-from kinesis_assets.emulator.shapes import InvalidArgumentException, Member, ResourceARN, TagKey, Tags
+from kinesis_assets.emulator.shapes import MAX_TAGS, Member, ResourceARN, TagKey, Tags, check_tags
 
 if TYPE_CHECKING:
     from kinesis_assets.emulator.account import Account
-
-MAX_TAGS = 50
 
 TagLimit = Annotated[int, Meta(ge=1, le=50)]
 TagKeys = Annotated[list[TagKey], Meta(min_length=1, max_length=50)]
@@ -113,8 +111,7 @@ class ListTagsForResource(ResourceRequest):
 
 
 def _add(tags: dict[str, str], added: dict[str, str]) -> None:
-    if len(tags | added) > MAX_TAGS:
-        raise InvalidArgumentException(f"The resource would have more than {MAX_TAGS} tags.")
+    check_tags(tags | added)
     tags |= added
 
 

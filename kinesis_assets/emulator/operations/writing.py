@@ -59,6 +59,14 @@ class PutRecord(StreamRequest, kw_only=True):
 
     def execute(self, account: Account) -> PutRecordOutput:
         stream = self.stream(account)
+        return _put(stream, self.checked(stream))[0]
+
+    def checked(self, stream: Stream) -> list[tuple[Entry, int | None]]:
+        """Return the record and its hash key, which is None if the stream ignores it.
+
+        Raises:
+            ServiceError: The stream refuses the record.
+        """
         entry = Entry(self.data, self.partition_key, self.explicit_hash_key)
         target = _hash_key(stream, entry, "Data")
         ordering = self.sequence_number_for_ordering
@@ -73,7 +81,7 @@ class PutRecord(StreamRequest, kw_only=True):
             )
         if self.dry_run:
             raise DryRunOperationException
-        return _put(stream, [(entry, target)])[0]
+        return [(entry, target)]
 
 
 class PutRecords(StreamRequest, kw_only=True):
@@ -84,6 +92,10 @@ class PutRecords(StreamRequest, kw_only=True):
 
     def execute(self, account: Account) -> PutRecordsOutput:
         stream = self.stream(account)
+        return PutRecordsOutput(failed_record_count=0, records=_put(stream, self.checked(stream)))
+
+    def checked(self, stream: Stream) -> list[tuple[Entry, int | None]]:
+        """Return the records and their hash keys, see `PutRecord.checked`."""
         checked = [
             (entry, _hash_key(stream, entry, f"Records[{number}].Data"))
             for number, entry in enumerate(self.records)
@@ -92,7 +104,7 @@ class PutRecords(StreamRequest, kw_only=True):
             raise InvalidArgumentException("Records size exceeds 10 MB limit")
         if self.dry_run:
             raise DryRunOperationException
-        return PutRecordsOutput(failed_record_count=0, records=_put(stream, checked))
+        return checked
 
 
 def _hash_key(stream: Stream, entry: Entry, path: str) -> int | None:

@@ -107,6 +107,14 @@ def test_the_trim_horizon_moves_past_closed_shards(stream, clock):
     assert stream.numbers("AT_TRIM_HORIZON") == [1, 2]
 
 
+def test_a_longer_retention_does_not_move_the_trim_horizon_back(stream, client, clock):
+    stream.split()
+    clock.advance(DAY + 1)
+    assert stream.numbers() == [1, 2]
+    client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=48)
+    assert stream.numbers("AT_TRIM_HORIZON") == [1, 2]
+
+
 def test_a_timestamp_before_the_trim_horizon_is_the_trim_horizon(stream, clock):
     clock.advance(DAY)
     stream.split()

@@ -45,6 +45,18 @@ def test_more_than_fifty_tags_are_refused(client, stream, refused):
         client.add_tags_to_stream(StreamName=stream.name, Tags={"one": "more"})
 
 
+def test_nothing_is_created_with_more_than_fifty_tags(client, stream, refused, names):
+    many = {str(number): "" for number in range(51)}
+    name = next(names)
+    with refused("InvalidArgumentException", "more than 50 tags"):
+        client.create_stream(StreamName=name, ShardCount=1, Tags=many)
+    with refused("ResourceNotFoundException"):
+        client.describe_stream_summary(StreamName=name)
+    with refused("InvalidArgumentException", "more than 50 tags"):
+        client.register_stream_consumer(StreamARN=stream.arn, ConsumerName="reader", Tags=many)
+    assert client.list_stream_consumers(StreamARN=stream.arn)["Consumers"] == []
+
+
 @pytest.fixture
 def consumer(client, stream):
     """The ARN of a consumer that was registered with a tag."""

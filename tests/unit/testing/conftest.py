@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kinesis_assets.testing import LocalKinesis
 
 A, B = "shardId-000000000000", "shardId-000000000001"
+OTHER = "444455556666"
 KEYS = {A: "0", B: str(2**128 - 1)}
 
 Connect = Callable[..., Any]
@@ -67,9 +68,18 @@ class Orders:
         listed = self.client.list_shards(**(more or {"StreamName": self.name}))
         return [shard["ShardId"] for shard in listed["Shards"]]
 
+    @property
+    def summary(self) -> dict[str, Any]:
+        summary = self.client.describe_stream_summary(StreamName=self.name)["StreamDescriptionSummary"]
+        assert isinstance(summary, dict)
+        return summary
+
+    @property
+    def arn(self) -> str:
+        return str(self.summary["StreamARN"])
+
     def created(self) -> Any:
-        summary = self.client.describe_stream_summary(StreamName=self.name)
-        return summary["StreamDescriptionSummary"]["StreamCreationTimestamp"]
+        return self.summary["StreamCreationTimestamp"]
 
 
 @pytest.fixture(scope="session")
@@ -95,6 +105,23 @@ def orders(client: Any, stream: str, faults: Any) -> Orders:
     client.create_stream(StreamName=stream, ShardCount=2)
     faults.clear()
     return Orders(client, stream)
+
+
+@pytest.fixture
+def second_account(local_kinesis: LocalKinesis, orders: Orders) -> Iterator[Any]:
+    """A client of another account, which has a stream of the same name, and may read the one of `orders`."""
+    local_kinesis.share(orders.arn, account_id=OTHER)
+    client = boto3.client(
+        "kinesis",
+        endpoint_url=local_kinesis.endpoint_url,
+        region_name=local_kinesis.region,
+        aws_access_key_id=OTHER,
+        aws_secret_access_key="secret",  # noqa: S106  # nobody checks it
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+    client.create_stream(StreamName=orders.name, ShardCount=2)
+    yield client
+    client.delete_stream(StreamName=orders.name)
 
 
 @pytest.fixture

@@ -228,3 +228,11 @@ def test_clear_deletes_the_recorded_calls(faults, page):
     page()
     faults.clear()
     assert faults.calls == []
+
+
+def test_call_for_the_tags_of_a_stream_is_a_call_for_the_stream(orders, faults, rejected):
+    faults.throttle("ListTagsForResource", stream="another")
+    assert orders.client.list_tags_for_resource(ResourceARN=orders.arn)["Tags"] == []
+    faults.throttle("ListTagsForResource", stream=orders.name)
+    with rejected("ProvisionedThroughputExceededException"):
+        orders.client.list_tags_for_resource(ResourceARN=orders.arn)

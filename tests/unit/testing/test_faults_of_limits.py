@@ -125,6 +125,36 @@ def test_records_above_a_mebibyte_per_second_fail(orders, faults, rejected, mach
     assert outcomes(orders.put_all(part, part, part, part)) == {"put": 4}
 
 
+def test_request_that_the_service_refuses_is_refused_whatever_the_limits(orders, faults, rejected, machine):
+    too_many = [b"0" * 1_000_000] * 12
+    faults.enforce_limits(machine)
+    with rejected("InvalidArgumentException"):
+        orders.put_all(*too_many)
+    faults.clear()
+    faults.partial_puts()
+    with rejected("InvalidArgumentException"):
+        orders.put_all(*too_many)
+    assert orders.data() == []
+
+
+def test_streams_of_one_name_in_two_accounts_have_their_own_limits(orders, faults, machine, second_account):
+    faults.enforce_limits(machine)
+    for _ in range(5):
+        orders.page()
+    place = {"StreamName": orders.name, "ShardId": A, "ShardIteratorType": "TRIM_HORIZON"}
+    iterator = second_account.get_shard_iterator(**place)["ShardIterator"]
+    assert second_account.get_records(ShardIterator=iterator)["Records"] == []
+
+
+def test_repeated_page_counts_as_one_read(orders, faults, machine):
+    orders.put(b"0", b"1")
+    faults.enforce_limits(machine)
+    faults.repeat_page()
+    iterator = orders.page()["NextShardIterator"]
+    machine.seconds += 1
+    assert [record["Data"] for record in orders.page(iterator)["Records"]] == [b"1"]
+
+
 def test_single_record_above_the_limit_is_accepted(orders, faults, rejected, machine):
     arn = orders.client.describe_stream_summary(StreamName=orders.name)["StreamDescriptionSummary"][
         "StreamARN"

@@ -279,6 +279,13 @@ def test_stale_list_is_the_list_before_the_last_reshard(orders, faults):
     assert shards_listed(orders) == before == {A: True, B: True}
 
 
+def test_stale_list_of_a_shared_stream_is_its_list_before_the_last_reshard(orders, faults, second_account):
+    orders.client.split_shard(StreamName=orders.name, ShardToSplit=A, NewStartingHashKey="1000")
+    faults.stale_list()
+    listed = second_account.list_shards(StreamARN=orders.arn)["Shards"]
+    assert [shard["ShardId"] for shard in listed] == [A, B]
+
+
 def test_stale_list_of_a_stream_that_was_never_resharded_is_the_current_list(orders, faults):
     faults.stale_list(reshards=3)
     assert shards_listed(orders) == {A: True, B: True}

@@ -176,3 +176,14 @@ def test_faults_apply_to_streams_of_other_accounts(other_account, orders, faults
     again = other_account.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
     assert again["StreamCreationTimestamp"] > created["StreamCreationTimestamp"]
     assert again["StreamARN"] == created["StreamARN"]
+
+
+def test_trimmed_record_is_that_of_one_of_two_accounts(orders, faults, second_account):
+    orders.put(b"0")
+    place = {"StreamName": orders.name, "PartitionKey": "k", "ExplicitHashKey": "0"}
+    numbers = [second_account.put_record(Data=data, **place)["SequenceNumber"] for data in (b"1", b"2")]
+    faults.trim(orders.name, A, before=numbers[1])
+    place = {"StreamName": orders.name, "ShardId": A, "ShardIteratorType": "TRIM_HORIZON"}
+    iterator = second_account.get_shard_iterator(**place)["ShardIterator"]
+    assert [each["Data"] for each in second_account.get_records(ShardIterator=iterator)["Records"]] == [b"2"]
+    assert orders.data() == [b"0"]

@@ -139,6 +139,15 @@ def test_failed_subscription_ends_with_an_exception(put, subscribe, faults, code
     assert list(last) == [code]
 
 
+@pytest.mark.parametrize("fault", ["stop_events", "reset_events", "fail_events"])
+def test_subscription_that_ends_before_the_event_ends_as_usual(orders, put, subscribe, faults, fault):
+    put(1)
+    end(orders)
+    getattr(faults, fault)(events=2)
+    events = list(subscribe().events())
+    assert len(events[-1]["ChildShards"]) == 2
+
+
 def test_cut_event_ends_the_response_within_a_frame(put, subscribe, faults):
     put(2)
     faults.cut_event(events=1, kept=0.5)
