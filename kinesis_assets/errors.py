@@ -166,7 +166,7 @@ class MaintenanceFailed(StreamError):
 
 
 class TickTooLong(StreamError):
-    """A tick of the sensor did not end before Dagster would have ended it, and changed nothing more."""
+    """A part of a tick of the sensor was not ready in time. It stores nothing any more."""
 
 
 class CallFailed(StreamError):

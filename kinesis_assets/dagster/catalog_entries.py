@@ -47,7 +47,7 @@ _UNTIL_THEN = "It is tried again. No run depends on the entry, but engines that 
 
 
 class CatalogEntries:
-    """The entries of a stream's tables, in one tick of the sensor or after one commit of a run."""
+    """The entries of a stream's tables, in a part of a tick of the sensor or after one commit of a run."""
 
     def __init__(self, opened: OpenStream) -> None:
         self._opened = opened

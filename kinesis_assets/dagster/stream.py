@@ -58,9 +58,9 @@ class ListedShards(NamedTuple):
     shards: dict[str, ShardPosition]
 
 
-_CONNECT_TIMEOUT, _READ_TIMEOUT, _ATTEMPTS = 2.0, 8.0, 2
-"""The limits of each of the two calls with which a tick of the sensor lists the shards. Dagster ends a tick
-after a minute. By then it must have evaluated the checks, whatever the service does."""
+_CONNECT_TIMEOUT, _READ_TIMEOUT, _ATTEMPTS = 2.0, 4.0, 2
+"""The limits of each of the two calls with which a tick of the sensor lists the shards. A tick has 35 seconds
+for them and for probes, see `sensor`."""
 
 
 @dataclass

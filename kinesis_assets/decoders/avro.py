@@ -190,7 +190,7 @@ def _check_parts(schema: Any, named: dict[str, Any]) -> None:
 def _resolution(writer: Any, named: dict[str, Any], reader: AvroDefinition) -> Callable[[Any], Any] | None:
     schema, of_reader = _parsed(reader)
     try:
-        return Resolution(named, of_reader).of(writer, schema)
+        return _Resolution(named, of_reader).of(writer, schema)
     except Exception as error:  # a default can have any other type than its field
         raise Undecodable(f"the reader's schema has an invalid default: {error!r}") from error
 
@@ -260,8 +260,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"millis": timedelta(milliseconds=1), "micros": timedelta(microseconds=1)}
 
 
-class Resolution:
-    """Compares two schemas, which fastavro has parsed.
+class _Resolution:
+    """Applies the defaults and aliases of a reader's schema. fastavro has parsed both schemas.
 
     Args:
         writer: The named schemas of the writer, by full name.

@@ -60,10 +60,12 @@ def check_events(
     failing: Mapping[str, str],
     pause: Pause | None,
     entries: CatalogEntries,
+    refuse_if_over: Callable[[], None],
 ) -> tuple[list[dg.AssetCheckEvaluation], ChecksProgress]:
     """Evaluate the checks, and return the results that are to be reported outside of a run.
 
     For the arguments, see `Evaluation`, whose progress runs and metrics use also if no check is defined.
+    Raises what `refuse_if_over` raises, which is called before a result is stored.
     """
     try:
         evaluation = Evaluation(
@@ -79,8 +81,17 @@ def check_events(
         )
     except KinesisAssetsError as error:
         _log.warning(_STREAM_NOT_EVALUATED, opened.name, reason_of(error))
-        failed, _ = failing_check_events(opened, instance, error, before=before, failing=failing, now=now)
+        failed, _ = failing_check_events(
+            opened,
+            instance,
+            error,
+            before=before,
+            failing=failing,
+            now=now,
+            refuse_if_over=refuse_if_over,
+        )
         return failed, before
+    refuse_if_over()
     reports = Reports.of(instance, opened.names.raw_key, opened.checks.reading_no_rows)
     return reports.report(evaluation.results, now), evaluation.progress
 
@@ -94,10 +105,12 @@ def failing_check_events(
     failing: Mapping[str, str],
     now: float,
     reads_table: bool = True,
+    refuse_if_over: Callable[[], None] = lambda: None,
 ) -> tuple[list[dg.AssetCheckEvaluation], Evaluation | None]:
     """Return the checks that fail in a tick that fails, and the evaluation of the table if that can be read.
 
-    They follow from the table, the cursor and the clock.
+    They follow from the table, the cursor and the clock. Raises what `refuse_if_over` raises, which is called
+    before a result is stored.
 
     Args:
         before: What the checks remember of the last tick that succeeded.
@@ -115,6 +128,7 @@ def failing_check_events(
     of_table = [result for result in results if not result.passed]
     reason = without_secrets(str(error)).rstrip(".")
     failed = [*_while_ticks_fail(opened.checks, of_table, reason, seconds, hours)]
+    refuse_if_over()
     reports = Reports.of(instance, opened.names.raw_key, [result.name for result in failed])
     return reports.report(failed, now), evaluation
 
@@ -211,7 +225,8 @@ def derived_check_events(
     A table whose checks cannot be evaluated delays neither the others nor the stream. `failing` says why the
     last run of each table failed, for those that fail.
 
-    Raises what `refuse_if_over` raises, which is called before each table is read.
+    Raises what `refuse_if_over` raises, which is called before a table is opened, and before a result is
+    stored.
     """
     progress = {table.name: before.get(table.name, DerivedProgress()) for table in tables}
     turns = sorted(tables, key=lambda table: progress[table.name].at or 0.0)[:max_tables]
@@ -222,10 +237,16 @@ def derived_check_events(
     opened = _opened_once()  # after the tables, so that each source has what these have consumed
     events: list[dg.AssetCheckEvaluation] = []
     for table, state in zip(turns, states, strict=True):
-        refuse_if_over()
         remembered = msgspec.structs.replace(progress[table.name], at=now, failing=failing.get(table.name))
         due, progress[table.name] = _evaluated(
-            instance, table, state, remembered, now=now, opened=opened, entries=entries
+            instance,
+            table,
+            state,
+            remembered,
+            now=now,
+            opened=opened,
+            entries=entries,
+            refuse_if_over=refuse_if_over,
         )
         events += due
     return events, progress
@@ -276,6 +297,7 @@ def _evaluated(
     now: float,
     opened: _OpenSource,
     entries: CatalogEntries | None,
+    refuse_if_over: Callable[[], None],
 ) -> tuple[list[dg.AssetCheckEvaluation], DerivedProgress]:
     """Return the results of a table that are to be reported, and what is remembered."""
     found: DerivedEvaluation | Exception
@@ -293,6 +315,7 @@ def _evaluated(
         results = _of_unreadable(table, found, now - since)
     else:
         results, progress = found.results, found.progress
+    refuse_if_over()
     reports = Reports.of(instance, table.key, table.checks.reading_no_rows)
     return reports.report(results, now), progress
 

@@ -2,20 +2,15 @@
 
 It lists the shards and reads the table's positions and Dagster's runs. Of shards that may have unread
 records it requests one record at most, which it does not keep.
-
-Dagster ends a tick after a minute and keeps nothing of it. A store that accepts connections and does not
-answer takes longer: 100 s for one listing of Arrow. So a tick gives up before, and reports its checks.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import time
-from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -52,6 +47,7 @@ from kinesis_assets.dagster.sensor.tick_reports import (
     record_shards,
     stream_event,
 )
+from kinesis_assets.dagster.sensor.tick_time import TickTime
 from kinesis_assets.errors import PauseUnreadable, TickTooLong
 from kinesis_assets.table.run_files.pause import read_pause
 
@@ -60,6 +56,7 @@ if TYPE_CHECKING:
 
     from kinesis_assets.dagster.derived_tables import CheckedTable
     from kinesis_assets.dagster.sensor.sensor_runs import Failing
+    from kinesis_assets.dagster.sensor.tick_time import RefuseIfOver
     from kinesis_assets.dagster.stream import OpenStream
     from kinesis_assets.dagster.stream_names import StreamNames
     from kinesis_assets.table.positions.positions import ShardPosition
@@ -68,14 +65,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_PART_OF_TIMEOUT = 0.75
-"""The part of the time that Dagster gives a tick after which it gives up."""
+_STREAM_UNTIL, _DERIVED_UNTIL, _UNTIL = 35 / 60, 40 / 60, 50 / 60
+"""When the parts of a tick have to be ready, of the time after which Dagster ends it. The rest is for storing
+what they have found. A derived table whose store does not answer must not hold up the stream."""
 
-_TOO_LONG = (
-    "the tick took longer than %.0f s: Kinesis or the store of a table answers slowly, or not at all. The "
-    "next one tries again. To give it more time, increase DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS, for the "
-    "daemon and for the code server"
-)
+_DERIVED_LEFT = "stream %s: the derived tables are left to the next tick: %s"
 
 _FAILED = "stream %s: the tick failed, and what it found about derived tables is kept"
 
@@ -110,34 +104,27 @@ def evaluate(
         derived: The derived tables that are materialized when their source has new rows. One of the stream's
             continuous runs includes them, and each is requested again after a failed run.
         tables: The paths or URIs of all derived tables of the stream, by asset key.
+
+    Raises:
+        TickTooLong: Kinesis, or the store of the raw table, did not answer in time.
+        Exception: Any other error of the tick.
     """
     before = Cursor.parse(cursor)
     if not before.is_of(opened.names):  # the stream of the code location was replaced by another one
         before = Cursor()
     tick = Tick(opened, instance, before, clock(), derived, checked=checked)
-    done = Future[None]()
-
-    def evaluate_tick() -> None:
-        try:
-            tick.evaluate(tables)
-        except BaseException as error:  # noqa: BLE001  # it is raised below
-            done.set_exception(error)
-        else:
-            done.set_result(None)
-
-    threading.Thread(target=evaluate_tick, name=f"tick of {opened.name}", daemon=True).start()
+    time_of_tick = TickTime(opened.name)
     try:
-        done.result(timeout=longest_tick())
-    except TimeoutError:
-        if not done.done():
-            raise tick.given_up() from None
-        done.result()  # raises what the tick has raised
+        time_of_tick.carry_out(tick.read_stream, until=_STREAM_UNTIL)
+    except TickTooLong as error:
+        tick.report_checks_without_tables(error)
+        raise
+    try:
+        time_of_tick.carry_out(partial(tick.look_after_derived_tables, tables), until=_DERIVED_UNTIL)
+    except TickTooLong as error:
+        tick.leave_derived_tables(error)
+    time_of_tick.carry_out(tick.conclude, until=_UNTIL)
     return tick.result()
-
-
-def longest_tick() -> float:
-    """Return the seconds after which a tick gives up."""
-    return _PART_OF_TIMEOUT * float(os.environ.get("DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS") or 60)
 
 
 class Tick:
@@ -156,23 +143,19 @@ class Tick:
         self._opened, self._instance, self._names = opened, instance, opened.names
         self._before, self._now = before, now
         self._derived, self._checked = derived, checked
-        self._is_over = threading.Event()
         self._entries = CatalogEntries(opened)
         self._derived_events: list[_Event] = []
         self._is_continuous = opened.settings.follow_for is not None
-        self._cursor = before
+        self._cursor = structs.replace(before, stream=self._names.partitions_name)
+        self._error: Exception | None = None
         self._new: list[str] = []
         self._events: list[_Event] = []
         self._requests: list[dg.RunRequest] = []
         self._reason = ""
 
-    def evaluate(self, tables: Mapping[dg.AssetKey, str]) -> None:
-        """Carry out the phases of the tick. For the argument, see `evaluate`.
-
-        Raises:
-            TickTooLong: The tick has been given up meanwhile. No phase begins after that.
-        """
-        self.look_after_derived_tables(tables)  # which needs no answer of the service
+    def read_stream(self, refuse_if_over: RefuseIfOver) -> None:
+        """Find out what is new in the stream, and evaluate its checks, also if that fails."""
+        self._refuse_if_over = refuse_if_over
         phases = (
             self.list_shards,
             self.add_partitions,
@@ -182,22 +165,73 @@ class Tick:
             self.evaluate_checks,
             # After the checks: a materialization outside of a run hides the results that the run reported.
             self.add_missing_events,
-            self.request_runs,
-            self.keep_cursor,
         )
         try:
             for phase in phases:
-                self._refuse_if_over()
+                refuse_if_over()
                 phase()
-        except Exception as error:
-            self._refuse_if_over()
-            if not self.goes_on_after(error):
-                raise
+        except Exception as error:  # noqa: BLE001  # `conclude` raises it
+            self._note_failure(error, refuse_if_over)
 
-    def given_up(self) -> TickTooLong:
-        """Give the tick up: report the checks that follow from the cursor, and return the error to raise."""
-        self._is_over.set()
-        error = TickTooLong(self._opened.name, _TOO_LONG % longest_tick())
+    def look_after_derived_tables(
+        self, tables: Mapping[dg.AssetKey, str], refuse_if_over: RefuseIfOver
+    ) -> None:
+        """End the dead runs of derived tables, find out which tables fail, and evaluate their checks."""
+        before, now, instance = self._before, self._now, self._instance
+        liveness = end_dead_runs(instance, tables, before.derived_liveness, now, self._opened.role)
+        since = before.backoff.since(now)
+        failing = failing_tables(instance, self._derived, before.failing_tables, now, since)
+        reasons = {name: table.sentence for name, table in failing.items() if table.runs}
+        entries = CatalogEntries(self._opened)
+        results, checks = derived_check_events(
+            instance,
+            self._checked,
+            before.derived_checks,
+            now,
+            failing=reasons,
+            entries=entries,
+            refuse_if_over=refuse_if_over,
+        )
+        refuse_if_over()
+        self._derived_events = [*results, *entries.taken_events()]
+        self._cursor = structs.replace(
+            self._cursor, derived_liveness=liveness, derived_checks=checks, failing_tables=failing
+        )
+
+    def leave_derived_tables(self, error: TickTooLong) -> None:
+        """Report the checks of derived tables that follow from the cursor."""
+        _log.warning(_DERIVED_LEFT, self._opened.name, error.reason)
+        before = self._before.derived_checks
+        self._derived_events += overdue_check_events(self._instance, self._checked, before, self._now, error)
+
+    def conclude(self, refuse_if_over: RefuseIfOver) -> None:
+        """Request runs, and keep what the next tick needs to know.
+
+        Of a tick that fails, Dagster takes neither. So the error is raised, unless derived tables are to be
+        requested, or how their runs ended is to be remembered.
+        """
+        if self._error is None:
+            try:
+                self.request_runs()
+                self.keep_cursor()
+            except Exception as error:  # noqa: BLE001  # it is raised below
+                self._note_failure(error, refuse_if_over)
+        if self._error is None:
+            return
+        self._new, self._requests, self._reason = [], [], str(self._error)
+        with suppress(PauseUnreadable):  # the stream may be paused
+            if not read_pause(self._opened.table):
+                self._requests = retry_requests(self._instance, self._cursor.failing_tables, self._now)
+        if self._requests or self._cursor.has_other_runs_than(self._before):
+            _log.error(_FAILED, self._opened.name, exc_info=self._error)
+            return
+        refuse_if_over()
+        for event in (*self._events, *self._derived_events):
+            self._instance.report_runless_asset_event(event)
+        raise self._error
+
+    def report_checks_without_tables(self, error: TickTooLong) -> None:
+        """Report the checks that follow from the cursor, because there is no time to read the tables."""
         before, now, instance = self._before, self._now, self._instance
         events, _ = failing_check_events(
             self._opened,
@@ -211,36 +245,24 @@ class Tick:
         events += overdue_check_events(instance, self._checked, before.derived_checks, now, error)
         for event in events:
             instance.report_runless_asset_event(event)
-        return error
 
-    def _refuse_if_over(self) -> None:
-        if self._is_over.is_set():
-            raise TickTooLong(self._opened.name, _TOO_LONG % longest_tick())
-
-    def look_after_derived_tables(self, tables: Mapping[dg.AssetKey, str]) -> None:
-        """End the dead runs of derived tables, find out which tables fail, and evaluate their checks."""
-        before, now, instance = self._before, self._now, self._instance
-        liveness = end_dead_runs(instance, tables, before.derived_liveness, now, self._opened.role)
-        since = before.backoff.since(now)
-        failing = failing_tables(instance, self._derived, before.failing_tables, now, since)
-        reasons = {name: table.sentence for name, table in failing.items() if table.runs}
-        results, checks = derived_check_events(
-            instance,
-            self._checked,
-            before.derived_checks,
-            now,
-            failing=reasons,
-            entries=self._entries,
-            refuse_if_over=self._refuse_if_over,
+    def _note_failure(self, error: Exception, refuse_if_over: RefuseIfOver) -> None:
+        """Evaluate the checks of a tick that fails, as far as they can be."""
+        refuse_if_over()
+        self._error, before, now = error, self._before, self._now
+        events, evaluation = failing_check_events(
+            self._opened,
+            self._instance,
+            error,
+            before=before.checks,
+            failing=before.backoff.reasons,
+            now=now,
+            refuse_if_over=refuse_if_over,
         )
-        self._derived_events = [*results, *self._entries.taken_events()]
-        self._cursor = structs.replace(
-            before,
-            derived_liveness=liveness,
-            derived_checks=checks,
-            failing_tables=failing,
-            stream=self._names.partitions_name,
-        )
+        if evaluation is not None:
+            at = datetime.fromtimestamp(now, UTC)
+            record_gauges(self._opened.name, evaluation.lags, evaluation.losses, at)
+        self._events = [*events]
 
     def list_shards(self) -> None:
         """List the shards, and read their positions and the pause from the table."""
@@ -317,6 +339,7 @@ class Tick:
             failing=self._backoff.reasons,
             pause=self._pause,
             entries=self._entries,
+            refuse_if_over=self._refuse_if_over,
         )
         self._events += [*events, *self._entries.taken_events()]
         record_shards(self._opened, self._listed, waiting=self._checks.waiting, now=self._now)
@@ -384,30 +407,6 @@ class Tick:
             cursor=self._cursor.encode(),
             skip_reason=None if self._requests else self._reason,
         )
-
-    def goes_on_after(self, error: Exception) -> bool:
-        """Evaluate the checks of a tick that fails, and return whether it has something else to keep.
-
-        Dagster takes requests, and keeps the cursor, only of a tick that does not fail.
-        """
-        before, now, instance = self._before, self._now, self._instance
-        events, evaluation = failing_check_events(
-            self._opened, instance, error, before=before.checks, failing=before.backoff.reasons, now=now
-        )
-        if evaluation is not None:
-            at = datetime.fromtimestamp(now, UTC)
-            record_gauges(self._opened.name, evaluation.lags, evaluation.losses, at)
-        self._new, self._events, self._reason = [], [*events], str(error)
-        self._requests = []
-        with suppress(PauseUnreadable):  # the stream may be paused
-            if not read_pause(self._opened.table):
-                self._requests = retry_requests(instance, self._cursor.failing_tables, now)
-        if not self._requests and not self._cursor.has_other_runs_than(before):
-            for event in (*self._events, *self._derived_events):
-                instance.report_runless_asset_event(event)
-            return False
-        _log.exception(_FAILED, self._opened.name)
-        return True
 
     def _reason_for_no_run(self) -> str:
         tables = self._cursor.failing_tables.items()

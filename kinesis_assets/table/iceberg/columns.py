@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
 SCHEMA = pyarrow_to_schema(FILE_SCHEMA_WITH_IDS)
-"""The columns of the table, which are those of its files."""
+"""The columns of a raw table, which are those of its files."""
 
 TYPES = {
     field.name: field.field_type for field in SCHEMA.fields if isinstance(field.field_type, PrimitiveType)
 }
-"""The type of each column, by name."""
+"""The type of each of these columns, by name."""
 
 READ_SCHEMA = schema_of(TABLE_SCHEMA)
 """The columns with which consumers read the rows, as in the metadata of a raw Delta table: also the date."""
@@ -73,7 +73,7 @@ PARTITIONING = PartitionSpec(
         name=PARTITION_COLUMNS[0],
     )
 )
-"""By day of arrival, UTC."""
+"""That of a raw table: by day of arrival, UTC."""
 
 COPY_ON_WRITE = {f"write.{name}.mode": "copy-on-write" for name in ("delete", "update", "merge")}
 """The properties with which no file deletes rows of others. Files are read one by one."""
@@ -84,11 +84,11 @@ PROPERTIES = {
     **{f"write.metadata.metrics.column.{name}": "full" for name in ("shard_id", _ARRIVAL, "batch_id")},
     **COPY_ON_WRITE,
 }
-"""The properties of a new table."""
+"""The properties of a new raw table."""
 
 
 def difference(schema: Schema, partitioning: PartitionSpec) -> Sequence[str]:
-    """Return what of the columns and the partition a table lacks, or has with another type or id."""
+    """Return what of the columns and the partition a raw table lacks, or has with another type or id."""
     found = {field.name: (field.field_id, field.field_type) for field in schema.fields}
     wrong = [name for name, kind in TYPES.items() if found.get(name) != (FIELD_IDS[name], kind)]
     fields = [(field.source_id, str(field.transform)) for field in partitioning.fields]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from kinesis_assets.dagster.sensor import sensor
 from kinesis_assets.errors import TickTooLong
 from support.daemon import Daemon
 from support.scripted_server import After, Response, ScriptedServer
@@ -35,9 +34,9 @@ def silent_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
 
 def test_a_tick_gives_up_and_turns_the_checks_red(silent_store, source, make_project, instance, monkeypatch):
     source.create(1)
-    monkeypatch.setattr(sensor, "longest_tick", lambda: 1.0)
+    monkeypatch.setenv("DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS", "20")
     daemon = Daemon(make_project(table="s3://lake/orders"), instance)
-    with pytest.raises(TickTooLong, match="longer than 1 s"):
+    with pytest.raises(TickTooLong):
         daemon.tick()
     assert silent_store.requests
     check = dg.AssetCheckKey(daemon.project.names.raw_key, "time_to_loss")

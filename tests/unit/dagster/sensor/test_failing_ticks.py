@@ -17,7 +17,7 @@ from msgspec import structs
 from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.dagster.checks import evaluation
 from kinesis_assets.dagster.checks.tick import BLIND_SECONDS
-from kinesis_assets.dagster.sensor import sensor
+from kinesis_assets.dagster.sensor import due_shards, sensor
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.errors import CallFailed, KinesisAssetsError, TableUnreachable, TickTooLong
 from kinesis_assets.kinesis.client import StreamClient
@@ -31,6 +31,8 @@ pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
 QUARTER = 900.0
+
+LIMIT = "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS"
 
 
 class Failing:
@@ -90,7 +92,7 @@ def test_a_service_that_answers_nothing_turns_the_checks_red_within_the_limit_of
     assert "ReadTimeoutError" in failing.results()["lag"].description
     attempts = faults.count("DescribeStreamSummary")
     seconds_of_a_call = attempts * (timing.connect_timeout + timing.read_timeout)
-    assert 2 * seconds_of_a_call < default_sensor_grpc_timeout() - 10  # of the probes
+    assert 2 * seconds_of_a_call + due_shards._SECONDS < sensor._STREAM_UNTIL * default_sensor_grpc_timeout()
 
 
 def test_an_error_of_any_kind_turns_the_checks_red(failing, faults, monkeypatch):
@@ -221,7 +223,7 @@ def answers(failing, faults, monkeypatch):
         return snapshot(table)
 
     monkeypatch.setattr(PositionedTable, "snapshot", wait_for_answer)
-    monkeypatch.setattr(sensor, "longest_tick", lambda: 0.5)
+    monkeypatch.setenv(LIMIT, "1")
     yield event
     event.set()
     join_ticks()
@@ -237,10 +239,12 @@ def join_ticks():
 def test_a_store_that_does_not_answer_turns_the_checks_red(failing):
     assert failing.tick_after(QUARTER + 60) == {"lag"}
     assert failing.tick_after(BLIND_SECONDS) == {"lag", "time_to_loss"}
-    assert_mentions(failing.results()["lag"].description, "longer than 0 s", "the store of a table")
+    assert_mentions(failing.results()["lag"].description, "not ready after 1 s", "the store of a table")
 
 
-def test_a_tick_that_was_given_up_stores_nothing_when_the_store_answers(source, failing, answers, instance):
+def test_a_tick_that_was_given_up_stores_nothing_when_the_store_answers(
+    source, failing, answers, instance, monkeypatch
+):
     source.put(A, 1)
     answers.set()
     failing.daemon.commit([A], by="a run that died")
@@ -252,11 +256,16 @@ def test_a_tick_that_was_given_up_stores_nothing_when_the_store_answers(source, 
     answers.set()
     join_ticks()
     assert events().records == before
+    monkeypatch.delenv(LIMIT)
     failing.daemon.tick()
     assert events().records != before
 
 
-def test_the_limit_of_a_tick_is_less_than_that_of_dagster(monkeypatch):
-    for seconds in ("", "200"):
-        monkeypatch.setenv("DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS", seconds)
-        assert sensor.longest_tick() == 0.75 * default_sensor_grpc_timeout()
+def test_derived_tables_whose_store_does_not_answer_do_not_hold_up_the_stream(source, daemon, monkeypatch):
+    answer = threading.Event()
+    monkeypatch.setattr(sensor, "derived_check_events", lambda *_, **__: answer.wait())
+    monkeypatch.setattr(sensor, "_DERIVED_UNTIL", 0.0)
+    source.create(2)
+    assert daemon.requested_ranges() == [(A, B)]
+    answer.set()
+    join_ticks()
