@@ -173,7 +173,7 @@ class ContinuousRun:
         interval = self._timing.commit_interval
         plan = plan.narrowed(Bounds(max_seconds=interval))
         tip_iterators = self._tip_iterators.usable(plan)
-        if not self._has_committed:  # its tip times show other runs that this one is alive
+        if not self._has_committed:  # the tip times of the first commit show that the run is alive
             tip_iterators = {}
         ranges = {
             shard_id: structs.replace(

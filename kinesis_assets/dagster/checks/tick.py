@@ -222,8 +222,8 @@ def derived_check_events(
 ) -> tuple[list[dg.AssetCheckEvaluation], dict[str, DerivedProgress]]:
     """Evaluate the checks of derived tables, and return the results that are to be reported.
 
-    A table whose checks cannot be evaluated delays neither the others nor the stream. `failing` says why the
-    last run of each table failed, for those that fail.
+    A table whose checks cannot be evaluated does not delay the others, unless its store does not answer.
+    `failing` says why the last run of each table failed, for those that fail.
 
     Raises what `refuse_if_over` raises, which is called before a table is opened, and before a result is
     stored.
