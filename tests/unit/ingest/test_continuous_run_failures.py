@@ -22,7 +22,7 @@ from kinesis_assets.kinesis.reading.range import Allowance
 from kinesis_assets.retry import Backoff
 from support.continuous import TIMING, RunHarness
 from support.shard_ids import A, B
-from support.virtual_time import TickingTime
+from support.virtual_time import TickingTime, VirtualTime
 
 pytestmark = pytest.mark.slow
 
@@ -93,7 +93,9 @@ def test_rows_of_a_failing_shard_are_reported_with_each_commit(bench, faults):
     bench.put(*range(4))
     faults.page_size(1)
     faults.fail(status=400, code="KMSAccessDeniedException", shard_id=A, after=1, times=1)
-    harness = RunHarness(bench, timing=replace(TIMING, failed_shard=SOON), last_iteration=2).run(A)
+    bench.set_timing(clock=VirtualTime())
+    timing = RunTiming(1e6, commit_interval=300.0, failed_shard=SOON)
+    harness = RunHarness(bench, timing=timing, last_iteration=2).run(A)
     assert harness.events == [{A: ("failed", 1)}, {A: ("committed", 3)}]
 
 

@@ -9,20 +9,23 @@ import pytest
 
 from kinesis_assets.ingest.continuous_run import RunTiming
 from kinesis_assets.ingest.plan import ReadPolicy
-from support.continuous import TIMING, RunHarness
+from support.continuous import RunHarness
 from support.shard_ids import A, B
 from support.virtual_time import VirtualTime
 
 pytestmark = pytest.mark.slow
 
+TIMING = RunTiming(1e6, commit_interval=60.0)
+
 
 @pytest.fixture
 def idle(bench, faults):
-    """A stream with one record, which is read."""
+    """A stream with one record, which is read, and a clock by which no run waits."""
     bench.create()
     bench.put(1)
     bench.run()
     bench.later(seconds=2)
+    bench.set_timing(clock=VirtualTime())
     faults.clear()
     return bench
 
@@ -34,7 +37,7 @@ def reads_from_position(faults):
 def run(bench, last_iteration, **before):
     """Run iterations with an action before the landing of some, by the names `at_2`, `at_3` and so on."""
     actions = {int(name.removeprefix("at_")): action for name, action in before.items()}
-    return RunHarness(bench, before=actions, last_iteration=last_iteration).run(A)
+    return RunHarness(bench, TIMING, before=actions, last_iteration=last_iteration).run(A)
 
 
 def test_an_idle_shard_is_read_from_its_position_once(idle, faults):
@@ -85,7 +88,7 @@ def test_an_iterator_that_skips_a_record_does_not_lose_it(idle, faults):
 
 
 def test_a_shard_that_ends_while_it_is_idle_is_finished(idle):
-    harness = RunHarness(idle, before={3: lambda: idle.split(A)}).run(A)
+    harness = RunHarness(idle, TIMING, before={3: lambda: idle.split(A)}).run(A)
     assert harness.events == [{A: ("finished", 0)}]
 
 
@@ -127,19 +130,17 @@ def test_what_the_iterator_shows_confirms_no_end_of_the_shard(idle, faults):
         }
         answer_second_call(faults, Records=[], NextShardIterator=None, ChildShards=[child])
 
-    harness = RunHarness(idle, before={3: end}).run(A)
+    harness = RunHarness(idle, TIMING, before={3: end}).run(A)
     assert harness.events == [{A: ("finished", 1)}]
     assert idle.items == [1, 2]
 
 
 def test_an_iterator_that_may_have_expired_is_not_used(idle, faults):
-    idle.set_timing(clock=VirtualTime())
     RunHarness(idle, timing=RunTiming(1e6, commit_interval=270.0), last_iteration=3).run(A)
     assert reads_from_position(faults) == 3
 
 
 def test_each_commit_of_a_tip_time_follows_from_a_read_from_the_position(idle, faults):
-    idle.set_timing(clock=VirtualTime())
     harness = RunHarness(idle, timing=RunTiming(1e6, commit_interval=180.0), last_iteration=70)
     reads, versions = [], []
 
@@ -164,6 +165,7 @@ def test_the_records_after_a_position_that_was_moved_back_are_read(idle):
 
 def test_a_recreated_stream_is_read_from_its_start(bench, faults):
     bench.create()
+    bench.set_timing(clock=VirtualTime())
     policy = ReadPolicy(on_recreated="restart")
     harness = RunHarness(bench, replace(TIMING, max_listing_age=0.0), policy=policy, last_iteration=5)
     read = []
