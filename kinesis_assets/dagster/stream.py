@@ -58,8 +58,8 @@ class ListedShards(NamedTuple):
     shards: dict[str, ShardPosition]
 
 
-_CONNECT_TIMEOUT, _READ_TIMEOUT, _ATTEMPTS = 2.0, 4.0, 2
-"""The limits of each of the two calls with which a tick of the sensor lists the shards. A tick has 35 seconds
+_CONNECT_TIMEOUT, _READ_TIMEOUT, _ATTEMPTS = 2.0, 6.0, 2
+"""The limits of each of the two calls with which a tick of the sensor lists the shards. A tick has 45 seconds
 for them and for probes, see `sensor`."""
 
 

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_STREAM_UNTIL, _DERIVED_UNTIL, _UNTIL = 35 / 60, 40 / 60, 50 / 60
+_STREAM_UNTIL, _DERIVED_UNTIL, _UNTIL = 45 / 60, 50 / 60, 57 / 60
 """When the parts of a tick have to be ready, of the time after which Dagster ends it. The rest is for storing
 what they have found. A derived table whose store does not answer must not hold up the stream."""
 
