@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from kinesis_assets.errors import ShardSilent
 from kinesis_assets.ingest.continuous_run import RunTiming
 from kinesis_assets.ingest.plan import ReadPolicy
 from support.continuous import RunHarness
@@ -100,6 +101,19 @@ def test_a_shard_whose_iterator_is_refused_is_read_from_its_position(idle, fault
 
     harness = run(idle, 3, at_3=refuse)
     assert harness.events == [{A: ("committed", 1)}]
+
+
+def test_an_idle_shard_that_ceases_to_respond_is_asked_once_and_fails(idle, faults):
+    timing = replace(TIMING, first_response_timeout=0.2)
+
+    def stall():
+        faults.clear()
+        faults.stall()
+
+    harness = RunHarness(idle, timing, before={3: stall}, last_iteration=3).run(A)
+    assert harness.events == [{A: ("failed", 0)}]
+    assert isinstance(harness.results[0].outcomes[A].error, ShardSilent)
+    assert (faults.count("GetRecords"), reads_from_position(faults)) == (1, 0)
 
 
 def answer_second_call(faults, **page):
