@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster._core.scheduler.instigation import TickStatus
+from dagster._core.scheduler.instigation import InstigatorStatus
 from deltalake import DeltaTable
 
 import kinesis_assets
@@ -30,8 +30,6 @@ from support.webserver import Webserver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from dagster._core.scheduler.instigation import InstigatorTick
 
 RAW = raw_key(STREAM)
 REVENUE = dg.AssetKey("revenue_by_day")
@@ -61,13 +59,10 @@ defs = dg.Definitions.merge(
 """
 _WORKSPACE = "load_from: [{python_file: {relative_path: shop.py, location_name: shop}}]\n"
 _RUN_QUEUE = "run_queue: {dequeue_interval_seconds: 1}  # the default is 5\n"
-_SENSORS = """query ($repository: RepositorySelector!) {
-    sensorsOrError(repositorySelector: $repository) {... on Sensors {results {id name}}}}"""
 _REEXECUTE = """mutation ($parent: String!) {
     launchRunReexecution(reexecutionParams: {parentRunId: $parent, strategy: ALL_STEPS}) {
         __typename ... on LaunchRunSuccess {run {id}}}}"""
 _START = "mutation ($sensor: SensorSelector!) {startSensor(sensorSelector: $sensor) {__typename}}"
-_STOP = "mutation ($id: String!) {stopSensor(id: $id) {__typename}}"
 _TERMINATE = "mutation ($run: String!) {terminateRun(runId: $run) {__typename}}"
 _PROJECT = Path(kinesis_assets.__file__).parents[1]
 
@@ -122,36 +117,14 @@ class OrdersDeployment:
         assert run is not None
         return self.ended_run(run)
 
-    @contextmanager
-    def ticking(self) -> Iterator[None]:
-        """Turn the stream's sensor on until the end of the block."""
+    def start_sensor(self) -> None:
+        """Turn the stream's sensor on. It stays on, since the daemon may turn a sensor on that is stopped.
+
+        A tick that begins writes the state of its sensor as it was read a moment before.
+        """
         sensor = {**_REPOSITORY, "sensorName": StreamNames(STREAM).sensor}
         started = self.web.query(_START, sensor=sensor)["startSensor"]
         assert started["__typename"] == "Sensor", started
-        try:
-            yield
-        finally:
-            self.stop_sensors()
-
-    def stop_sensors(self) -> None:
-        """Turn the sensors off, and wait until none of their ticks can request a run."""
-        names = StreamNames(STREAM)
-        sensors = self.web.query(_SENSORS, repository=_REPOSITORY)["sensorsOrError"]["results"]
-        assert {sensor["name"] for sensor in sensors} == {names.sensor, names.automation}
-
-        def stopped() -> bool:
-            for sensor in sensors:  # again, since the start of a tick may have undone it
-                done = self.web.query(_STOP, id=sensor["id"])["stopSensor"]
-                assert done["__typename"] == "StopSensorMutationResult", done
-            return not self._ticks()
-
-        wait_until(stopped)
-
-    def _ticks(self) -> list[InstigatorTick]:
-        started = [TickStatus.STARTED]
-        sensors = self.instance.all_instigator_state()
-        ids = [(sensor.instigator_origin_id, sensor.selector_id) for sensor in sensors]
-        return [tick for id_ in ids for tick in self.instance.get_ticks(*id_, limit=1, statuses=started)]
 
     def latest_run(self) -> dg.DagsterRun:
         """Return the run that was created last."""
@@ -219,13 +192,23 @@ def deployed(
             port = listener.getsockname()[1]
         found = OrdersDeployment(kinesis, faults, clock, Webserver(port), instance, table)
         found.put(400)
-        with _dagster(folder, port, {"DAGSTER_HOME": str(home), "SPARK_REMOTE": spark.url}) as process:
-            log = folder / "dagster.log"
+        environment, log = {"DAGSTER_HOME": str(home), "SPARK_REMOTE": spark.url}, folder / "dagster.log"
+        with _dagster(folder, port, environment) as process:
             wait_until(lambda: instance.get_latest_materialization_event(last), process, failure=log)
-            wait_until(found.web.version, process, failure=log)
-            found.stop_sensors()
             found.wait_until_idle()
+        _stop_all(instance)
+        with _dagster(folder, port, environment) as process:
+            wait_until(found.web.version, process, failure=log)
             yield found
+
+
+def _stop_all(instance: dg.DagsterInstance) -> None:
+    """Turn the sensors off, and cancel what they requested last. No daemon runs, which could undo it."""
+    for sensor in instance.all_instigator_state():
+        instance.update_instigator_state(sensor.with_status(InstigatorStatus.STOPPED))
+    for run in instance.get_runs():
+        if not run.is_finished:
+            instance.report_run_canceled(run)
 
 
 @contextmanager
@@ -233,7 +216,7 @@ def _dagster(folder: Path, port: int, environment: dict[str, str]) -> Iterator[s
     """Run Dagster's web server and daemon."""
     options = ["-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
     with (
-        (folder / "dagster.log").open("wb") as output,
+        (folder / "dagster.log").open("ab") as output,
         subprocess.Popen(
             [sys.executable, "-m", "dagster", "dev", *options],
             cwd=folder,

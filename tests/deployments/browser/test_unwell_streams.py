@@ -100,8 +100,8 @@ def paused_shop(running_shop):
         event = running_shop.instance.get_latest_materialization_event(stream_key(STREAM))
         return "paused" in event.asset_materialization.metadata
 
-    with running_shop.ticking():
-        wait_until(shows_pause)
+    running_shop.start_sensor()
+    wait_until(shows_pause)
     yield running_shop
     resume(table)
 
