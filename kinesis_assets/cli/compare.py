@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _UTC = "UTC"
 
+_MAX_MARGIN = 366 * 86_400
+"""No stream keeps records for longer."""
+
 
 @click.command()
 @stream_options("calls_per_second", *SPARK, table=False)
@@ -76,7 +79,7 @@ _UTC = "UTC"
 )
 @click.option(
     "--margin",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(min=0, max=_MAX_MARGIN),
     default=3600,
     show_default=True,
     metavar="SECONDS",

@@ -68,9 +68,13 @@ def doctor(*, rows: bool, dry_run: bool, as_json: bool, **stream: Any) -> None:
             read_rows=partial(_read_rows, opened) if rows else None,
             probes_store=not dry_run,
         )
-        with progress_bar("verifying", as_json=as_json):
-            findings = [*examination, *_of_catalog(project, opened)]
-    print_rows([facts_of_finding(project.stream, finding) for finding in findings], as_json=as_json)
+        findings: list[Finding] = []
+        try:
+            with progress_bar("verifying", as_json=as_json):
+                findings.extend(examination)
+                findings.extend(_of_catalog(project, opened))
+        finally:  # what was found until then is shown also if the rest fails
+            print_rows([facts_of_finding(project.stream, finding) for finding in findings], as_json=as_json)
     sys.exit(FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
 
 

@@ -237,7 +237,7 @@ def _value(name: str, text: str) -> Any:
     """Parse a value as YAML, or take the text itself if only that is valid."""
     try:
         parsed = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # an invalid date is a ValueError
         parsed = text
     adapter: TypeAdapter[Any] = TypeAdapter(
         without_parser(StreamSettings.model_fields[name]).rebuild_annotation()

@@ -28,10 +28,14 @@ if TYPE_CHECKING:
 
 _TYPE = "kinesis_assets.KinesisStreamComponent"
 
-_SECRET_NAMES = re.compile(r"secret|password|token|access[.]?key|credential$", re.IGNORECASE)
-"""Names whose values are secret. The first ones are those of Spark (`spark.redaction.regex`)."""
+_PARTS_OF_NAMES = r"secret|passw|[._-]pwd|token|authorization|(?:access|account|api|private)[._-]?key"
+"""What names of secrets contain, as a pattern. Some are those of Spark (`spark.redaction.regex`)."""
 
-_SECRET_PARTS = re.compile(r"((?:secret|password|token|access[.]?key)[\w.]*[=:])[^\s,;&\"']+", re.IGNORECASE)
+_SECRET_NAMES = re.compile(rf"{_PARTS_OF_NAMES}|credential$", re.IGNORECASE)
+
+_SECRET_PARTS = re.compile(
+    rf"((?:{_PARTS_OF_NAMES})[\w.-]*\s*[=:]\s*(?:(?:basic|bearer)\s+)?)[^\s,;&\"']+", re.IGNORECASE
+)
 """Secrets within a value, such as a system property in the options of the JVM."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +23,7 @@ from kinesis_assets.spark.local_settings import require_java
 from kinesis_assets.spark.server import SparkServer, Supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _ORDER_INTERVAL_SECONDS = 0.2
@@ -40,7 +41,7 @@ def run_dev(project: Path, port: int) -> int:
         Dagster's exit code, or 0 after an interruption.
 
     Raises:
-        InvalidInput: The port is in use.
+        InvalidInput: The port is in use, or the project's development environment already runs.
         SparkServerFailed: Spark does not start or stops repeatedly.
     """
     require_java()
@@ -51,6 +52,25 @@ def run_dev(project: Path, port: int) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too, because background jobs of scripts ignore it
         signal.signal(number, signal.default_int_handler)
     folder = project / ".local" / "dev"
+    with _only_one(folder):
+        return _run(project, folder, port)
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Hold a lock until the end of the block or of the process: each start deletes the folder of the last."""
+    folder.parent.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InvalidInput(
+                f"{folder} is that of a development environment that runs; end it, or use another clone"
+            ) from None
+        yield
+
+
+def _run(project: Path, folder: Path, port: int) -> int:
     # The embedded stream starts empty, so the table and the runs of the last start do not match it.
     shutil.rmtree(folder, ignore_errors=True)
     home = folder / "dagster"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_SECONDS_TO_END = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
@@ -36,12 +38,13 @@ class _Failure:
 class ContinuousDerivations:
     """Consumes commits into derived tables, in its own thread, within the context of this object.
 
-    When the context ends, a last pass consumes what was committed until then. A table that fails delays
-    neither the run nor the other tables. It is tried again after a wait, and in the last pass.
+    The tables take turns, with one step each. When the context ends, what was committed until then is
+    consumed, for `_SECONDS_TO_END` at most: a table that is far behind goes on in the next run. A table that
+    fails delays neither the run nor the other tables. It is tried again after a wait, and in the end.
 
     Args:
-        tables: By name, a function that consumes what is new in the table's source, as `derive` does. A table
-            is consumed in the order of this map, so each one comes after its source.
+        tables: By name, a function that consumes what is new in the table's source, as `derive` does. The
+            tables take turns in the order of this map, so each one comes after its source.
         report: Called with a table's name and each of its commits.
         report_failure: Called with a table's name and its error, unless the last error had the same text.
     """
@@ -61,6 +64,7 @@ class ContinuousDerivations:
         self._backoff = backoff
         self._clock = clock
         self._failed: dict[str, _Failure] = {}
+        self._behind: dict[str, Iterator[DerivedCommit]] = {}
         self._changed = threading.Event()
         self._ending = threading.Event()
         self._stopped = threading.Event()
@@ -98,24 +102,33 @@ class ContinuousDerivations:
         self._changed.set()
 
     def _run(self) -> None:
-        ending = False
-        while not ending and not self._stopped.is_set():
-            self._clock.wait(self._changed, self._seconds_to_retry())
+        end: float | None = None
+        while not self._stopped.is_set():
+            if not self._behind:
+                self._clock.wait(self._changed, self._seconds_to_retry())
             self._changed.clear()
-            ending = self._ending.is_set()
+            is_last = end is None and self._ending.is_set()
+            if is_last:
+                end = self._clock.monotonic() + _SECONDS_TO_END
             for name in self._tables:
                 failure = self._failed.get(name)
-                if ending or failure is None or failure.due <= self._clock.monotonic():
+                if is_last or failure is None or failure.due <= self._clock.monotonic():
                     self._consume(name)
+            if end is not None and (not self._behind or self._clock.monotonic() >= end):
+                return
 
     def _seconds_to_retry(self) -> float | None:
         due = min((failure.due for failure in self._failed.values()), default=None)
         return None if due is None else max(0.0, due - self._clock.monotonic())
 
     def _consume(self, name: str) -> None:
+        """Take one step of a table, if there are rows for one."""
+        if self._stopped.is_set():
+            return
         try:
-            commits = self._tables[name]()
-            while not self._stopped.is_set() and (commit := next(commits, None)) is not None:
+            commits = self._behind.pop(name, None) or self._tables[name]()
+            if (commit := next(commits, None)) is not None:
+                self._behind[name] = commits
                 self._report(name, commit)
         except Exception as error:  # noqa: BLE001  # also any error of a transformation; it is reported
             before = self._failed.get(name)

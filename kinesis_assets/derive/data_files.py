@@ -226,8 +226,18 @@ def is_new_file(
     return re.fullmatch(name, file.path) is not None and file.size > 0 and file.new_rows <= file.rows
 
 
+_MAX_OPEN_FILES = 64
+
+_ROW_GROUPS_IN_MEMORY = 4
+"""Once the open files have as many bytes that are not written, that with the most writes its own."""
+
+
 class DerivedFileWriter:
-    """Writes the rows of one task, with one open file for each combination of partition values."""
+    """Writes the rows of one task, with one open file for each combination of partition values.
+
+    Each batch of rows may have rows of all combinations, so up to 64 files are open, or as many as the layout
+    says. For another one, that which got no rows for the longest time is closed.
+    """
 
     def __init__(self, job: WritingJob) -> None:
         self._job = job
@@ -248,15 +258,16 @@ class DerivedFileWriter:
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         for values, part in self._by_partition(batch, rows):
             if values not in self._open:
-                if len(self._open) >= self._job.layout.open_files:
+                if len(self._open) >= max(_MAX_OPEN_FILES, self._job.layout.open_files):
                     self._close(next(iter(self._open)))
                 names = [field.name for field in self._job.partition_by]
                 partition = dict(zip(names, values, strict=True))
                 name = f"part-{self._job.batch_id}-{uuid4().hex}.{self._job.compression.name}.parquet"
                 path = f"{self._job.prefix}{partition_folder(partition)}{name}"
                 self._open[values] = _OpenFile(self._filesystem, path, self._schema, self._job, partition)
-            file = self._open[values]
+            file = self._open[values] = self._open.pop(values)  # the last one is that which was used last
             file.write(part)
+            self._bound_memory()
             if file.written >= self._job.layout.file_bytes:
                 self._close(values)
 
@@ -270,6 +281,11 @@ class DerivedFileWriter:
         for values in list(self._open):
             self._close(values)
         return self._closed
+
+    def _bound_memory(self) -> None:
+        limit = _ROW_GROUPS_IN_MEMORY * self._job.layout.row_group_bytes
+        if sum(file.pending_bytes for file in self._open.values()) > limit:
+            max(self._open.values(), key=lambda file: file.pending_bytes).write_pending()
 
     def _close(self, values: tuple[str | None, ...]) -> None:
         self._closed.append(self._open.pop(values).close())
@@ -322,7 +338,7 @@ class _OpenFile:
         self._opened = time.monotonic()
         self._long_texts: dict[str, tuple[str, str]] = {}
         self._pending: list[pa.RecordBatch] = []
-        self._pending_bytes = self._rows = self._new_rows = self.written = 0
+        self.pending_bytes = self._rows = self._new_rows = self.written = 0
 
     @property
     def age(self) -> float:
@@ -330,15 +346,15 @@ class _OpenFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
-        self._pending_bytes += batch.get_total_buffer_size()
+        self.pending_bytes += batch.get_total_buffer_size()
         self._rows += batch.num_rows
         self._new_rows += pc.sum(pc.equal(batch[BATCH_COLUMN], self._job.batch_id), min_count=0).as_py()
-        if self._pending_bytes >= self._job.layout.row_group_bytes:
-            self._write_pending()
+        if self.pending_bytes >= self._job.layout.row_group_bytes:
+            self.write_pending()
 
     def close(self) -> DerivedFile:
         if self._pending:
-            self._write_pending()
+            self.write_pending()
         self._writer.close()
         size = int(self._sink.tell())
         self._sink.close()
@@ -351,14 +367,14 @@ class _OpenFile:
             statistics=statistics_of(self._schema, self._footers[0], self._long_texts),
         )
 
-    def _write_pending(self) -> None:
+    def write_pending(self) -> None:
         rows = pa.Table.from_batches(self._pending)
         self._writer.write_table(rows)
         for name in bounded_columns(self._schema):
             if pa.types.is_string(rows[name].type) and (bounds := _bounds_of_long_texts(rows[name])):
                 low, high = self._long_texts.get(name, bounds)
                 self._long_texts[name] = min(low, bounds[0]), max(high, bounds[1])
-        self._pending, self._pending_bytes = [], 0
+        self._pending, self.pending_bytes = [], 0
         self.written = int(self._sink.tell())
 
 

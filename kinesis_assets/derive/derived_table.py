@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -161,7 +160,7 @@ class DerivedSnapshot(WritableVersion):
         """The commit id of the newest commit, at whose entry the log points; None if there is none."""
         return self.commit_id_of(DERIVED)
 
-    @cached_property
+    @property
     def newest(self) -> DerivedCommit | None:
         """The entry of the newest commit; None if nothing has been consumed yet.
 

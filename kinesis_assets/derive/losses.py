@@ -277,7 +277,8 @@ def lost_rows(source: Source, newest: DerivedCommit | None) -> int | None:
     later = frozenset(commit.batch_id for commit in commits)
     present = _count(source, Selection(without=later, through=cursor.history))
     deleted_unread = sum(commit.rows or 0 for commit in commits) - _count(source, Selection(only=later))
-    back = sum(commit.rows or 0 for commit in commits if commit.amends) + source.rewound_rows(commits)
+    again = rows_added_again(source, source.added_again(cursor, commits))
+    back = sum(each.rows or 0 for each in again) + source.rewound_rows(commits)
     return max(0, newest.consumed - present - max(0, back - deleted_unread))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -60,6 +60,7 @@ class NewRows:
         selection: Which rows of the files.
         order: The order of the rows, and the column with the batch id to which the selection applies.
         cursor: The position after these rows.
+        commits: The number of commits that are consumed with them; 0 while rows of the history are.
         more: Whether the version has rows after these.
         replaced: Files with rows that the same commits replaced or deleted. They are not part of the table.
         lost: The rows of the source that were deleted since the last position, or before they were read.
@@ -73,6 +74,7 @@ class NewRows:
     order: RowOrder
     cursor: Cursor
     more: bool
+    commits: int = 0
     replaced: Sequence[TableFile] = ()
     lost: Sequence[DeletedRows] = ()
     again: Sequence[BatchRecords] = ()
@@ -271,6 +273,7 @@ def _increment(source: Source, start: Cursor, commits: Sequence[SourceCommit], m
             amendment=amended[-1] if amended else start.amendment,
         ),
         more=len(taken) < len(commits),
+        commits=len(taken),
         replaced=[file.as_data_file() for commit in taken for file in commit.replaced],
         lost=[
             *(each for commit in taken if commit.rewound for each in commit.deleted),
@@ -297,19 +300,23 @@ def _taken(
     """Return the first commits, up to the one with which their files reach a size.
 
     A compacted file has rows of several commits. Each of them gets an equal part of its size. A commit that
-    is consumed alone is the first one or none of them.
+    is consumed alone is the first one or none of them. The commits of one batch, such as both of a seek, are
+    taken together.
     """
-    batch_ids = sorted(commit.batch_id for commit in commits)
+    batch_ids = sorted({commit.batch_id for commit in commits})
     sizes: dict[int, float] = dict.fromkeys(batch_ids, 0)
     for each in files:
         start = 0 if each.first is None else bisect_left(batch_ids, each.first)
         end = len(batch_ids) if each.last is None else bisect_right(batch_ids, each.last)
         for batch_id in batch_ids[start:end]:
             sizes[batch_id] += each.file.size / (end - start)
-    totals = accumulate(sizes[commit.batch_id] for commit in commits)
+    totals = accumulate(sizes.pop(commit.batch_id, 0) for commit in commits)
     below = sum(1 for total in totals if total < max_bytes)
     alone = next((number for number, commit in enumerate(commits) if commit.is_alone), below + 1)
-    return list(commits[: min(below + 1, max(alone, 1))])
+    end = min(below + 1, max(alone, 1))
+    while end < len(commits) and commits[end].batch_id == commits[end - 1].batch_id:
+        end += 1
+    return list(commits[:end])
 
 
 class Restart(NamedTuple):
@@ -429,9 +436,11 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
         since = created if cursor.history < 0 else time_of_id(cursor.history)
         return Backlog(since, None, has_more, deleted)
     if has_more:
-        # The first commit that is not consumed came after the last one that is.
-        since = created if cursor.commit is None else time_of_id(cursor.commit)
-        return Backlog(since, len(commits), has_more, deleted)
+        # Of a raw source, the numbers of rows are not known yet, and to read them all would take long.
+        without = sum(1 for _ in takewhile(lambda each: each.rows == 0 and not each.replaced, commits))
+        return Backlog(
+            time_of_id(commits[min(without, len(commits) - 1)].id), len(commits) - without, has_more, deleted
+        )
     for number, commit in enumerate(commits):
         (counted,) = source.with_rows([commit])
         if counted.rows or counted.replaced:  # others, such as one of an idle shard, may be left

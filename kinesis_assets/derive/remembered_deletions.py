@@ -54,7 +54,9 @@ _MAX_SMALL_FILES = 48
 
 _PERIODS = 8
 """Files are merged if their deletions were committed in the same one of as many parts of the time for which
-they are remembered. So each is kept for an eighth of it too long at most."""
+they are remembered, or in the same hour. So each is kept for an eighth of it or an hour too long at most."""
+
+_HOUR = 3600.0
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -161,9 +163,10 @@ def _merged(
 def _mergeable(deletions: RememberedDeletions) -> list[list[DeletionFile]]:
     """Return the small files, those whose deletions were committed at about the same time together."""
     found: defaultdict[int, list[DeletionFile]] = defaultdict(list)
+    period = max(deletions.seconds / _PERIODS, _HOUR)
     for file in deletions.files:
         if file.size < _SMALL_BYTES:
-            found[int(file.at.timestamp() * _PERIODS // deletions.seconds)].append(file)
+            found[int(file.at.timestamp() // period)].append(file)
     return list(found.values())
 
 

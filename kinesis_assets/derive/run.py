@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 _MOVE_AFTER = timedelta(days=1)
 """A cursor is moved without rows if its position is older than this: the source deletes old entries."""
 
+_MOVE_AFTER_COMMITS = 50
+"""Likewise after as many commits without rows of the table: each look for new rows reads all of them."""
+
 _CONFIRM_AFTER = 2.0
 """Seconds after which everything is read again before a table is rebuilt."""
 
@@ -250,7 +253,7 @@ class _Step:
         position = time_of_id(max(before.commit or 0, before.amendment or 0))
         age = timedelta(seconds=self.table.clock.time() - position)
         return (after.source, after.history) != (before.source, before.history) or (
-            after != before and age > _MOVE_AFTER
+            after != before and (age > _MOVE_AFTER or rows.commits >= _MOVE_AFTER_COMMITS)
         )
 
     def transformed(
@@ -384,7 +387,7 @@ class _Step:
         new, job = self.changes.new, writing_job(self.table, written, self.derivation.partition_by, batch_id)
         job = replace(job, error_column=new.error_column, keeps_errors=new.keeps_errors)
         if isinstance(self.derivation.mode, Router):
-            job = replace(job, layout=job.layout.with_open_files(self.derivation.mode.routes))
+            job = replace(job, layout=replace(job.layout, open_files=self.derivation.mode.routes))
         return write(self.table, schema, changed, job)
 
     def checked(self, manifest: Manifest) -> RecordCounts | None:

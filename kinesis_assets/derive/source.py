@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -15,7 +16,7 @@ from kinesis_assets.errors import SourceCommitsMissing, TableOfAnotherSource, Ta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import date, datetime
+    from datetime import datetime
 
     from kinesis_assets.derive.commit_entry import ReplacedFile
     from kinesis_assets.derive.cursor import BatchRecords
@@ -125,7 +126,15 @@ class Source(ABC):
     @property
     def start(self) -> Cursor:
         """The cursor before all rows that this version has."""
-        return msgspec.structs.replace(self.end, history=-1)
+        return msgspec.structs.replace(self.end, history=-1, unread=self._first_date)
+
+    @property
+    def _first_date(self) -> date | None:
+        """The first date of the rows of this version, the last possible one without rows; None if unknown."""
+        if self.date_column is None:
+            return None
+        dates = {file.partition[self.date_column] for file in self.snapshot.data_files()}
+        return None if None in dates else min(dates, default=date.max)
 
     @property
     def forgotten(self) -> list[DeletedRows]:

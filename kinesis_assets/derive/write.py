@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -96,7 +95,7 @@ def write(table: DerivedTable, schema: dict[str, Any], changed: ChangedRows, job
     Raises:
         LandingFailed: A task returned an invalid manifest, or the files lack rows.
     """
-    job = with_open_buckets(replace(job, removed=dict(changed.removed)))
+    job = replace(job, removed=dict(changed.removed))
     rows = _with_columns(changed, StructType.fromJson(schema), job)
     contents = [row[0] for row in map_in_arrow(rows, writing_task(job), "manifest binary").collect()]
     manifests = decode_all(f"table {table.uri}", contents, Manifest)
@@ -111,18 +110,6 @@ def write_beside(table: DerivedTable, rows: DataFrame, folder: str, batch_id: in
     schema = table_schema(table.uri, rows, (), ())
     job = replace(writing_job(table, arrow_schema(schema), (), batch_id), prefix=f"{folder}/")
     return write(table, schema, ChangedRows(rows), job)
-
-
-_MAX_OPEN_FILES = 64
-
-
-def with_open_buckets(job: WritingJob) -> WritingJob:
-    """Return a job whose tasks can have a file of each bucket open, also of null, up to a limit.
-
-    Each batch of rows may have rows of all buckets. With fewer open files, it would end in small ones.
-    """
-    buckets = [(field.parameter or 0) + 1 for field in job.partition_by if field.transform == "bucket"]
-    return replace(job, layout=job.layout.with_open_files(min(prod(buckets), _MAX_OPEN_FILES)))
 
 
 def writing_job(

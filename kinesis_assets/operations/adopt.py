@@ -25,7 +25,7 @@ from kinesis_assets.errors import (
 from kinesis_assets.ingest.shard_lists import confirmed_listing, refuse_readable
 from kinesis_assets.kinesis.clock import utc_now
 from kinesis_assets.kinesis.listing_retries import list_shards, retry_listing
-from kinesis_assets.kinesis.position import Position, PositionKind, at, passed
+from kinesis_assets.kinesis.position import Position, PositionKind, at
 from kinesis_assets.kinesis.stream import ALL_HASH_KEYS
 from kinesis_assets.operations.seek.first_records import first_unread, of_each
 from kinesis_assets.table.commit_ids import new_id
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kinesis_assets.kinesis.client import StreamClient
-    from kinesis_assets.kinesis.position import PassedRecord
     from kinesis_assets.kinesis.stream import Shard, StreamIdentity, StreamListing
     from kinesis_assets.kinesis.transport.concurrency import Turns
     from kinesis_assets.table.positions.amendments import Amendment
@@ -151,14 +150,21 @@ def _rows(table: PositionedTable, snapshot: TableSnapshot, stream: str) -> Mappi
         raise InvalidInput(
             f"table {table.uri} has no rows, so there is nothing to adopt; the first run creates positions"
         )
-    if others := sorted(found.keys() - {stream}):
+    return _of_stream(table, found, stream)
+
+
+def _of_stream(
+    table: PositionedTable, rows: Mapping[str, Mapping[str, NewestRow]], stream: str
+) -> Mapping[str, NewestRow]:
+    """Return the rows of a stream, and refuse those of others."""
+    if others := sorted(rows.keys() - {stream}):
         names = ", ".join(repr(name[:200]) for name in others)
         raise TableUnsuitable(
             table.uri,
             f"has rows of the streams {names}, and a table belongs to one stream; nothing was changed. Copy "
             f"the rows of {stream} to a table of their own",
         )
-    return found[stream]
+    return rows.get(stream, {})
 
 
 def _adopted(
@@ -283,13 +289,14 @@ def _refuse_rows_ahead(
     """
     listing = list_shards(client)
     starts = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
-    rows = snapshot.newest_rows().get(client.stream, {})
+    rows = _of_stream(table, snapshot.newest_rows(), client.stream)
+    shards = snapshot.with_all_archived(positions).with_listing(listing).shards
     ahead = {
         shard_id: row.sequence_number
         for shard_id, row in rows.items()
-        if (shard := positions.shards.get(shard_id)) is not None
+        if (shard := shards.get(shard_id)) is not None
         and not shard.finished
-        and _is_ahead(row, shard.position, starts.get(shard_id))
+        and row.is_read_again(shard.position, starts.get(shard_id))
     }
     if ahead:
         named = ", ".join(f"{shard_id} up to {number}" for shard_id, number in sorted(ahead.items())[:_NAMED])
@@ -300,18 +307,3 @@ def _refuse_rows_ahead(
             "would add them again. Nothing was changed. Restore the version before it, in which rows and "
             "positions agree, or delete these rows; then run `kinesis-assets adopt` again",
         )
-
-
-def _is_ahead(row: NewestRow, position: Position, start: PassedRecord | None) -> bool:
-    """Whether a run that starts at a position reads a row again.
-
-    Args:
-        start: Position before the first record of the shard; rows before it belong to an older stream. None
-            if the shard is not listed, so that it cannot be read from its start.
-    """
-    place = (int(row.sequence_number), row.sub_sequence_number)
-    current = passed(position)
-    if current is not None:
-        return place > current
-    in_time = position.timestamp is None or row.last_arrival >= position.timestamp
-    return start is not None and place > start and in_time

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
@@ -40,9 +40,6 @@ _INT64_BYTES = 8
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400_000_000  # microseconds
 
-_MIN_ROW_GROUP_BYTES = 1 << 20
-"""The size of a row group below which its columns would be too short."""
-
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
@@ -63,13 +60,6 @@ class FileLayout:
     open_files: int = 4
     open_seconds: float = 1800.0
     field_ids: bool = False
-
-    def with_open_files(self, number: int) -> FileLayout:
-        """Return the layout with at least a number of open files, for about as much memory."""
-        if number <= self.open_files:
-            return self
-        size = max(_MIN_ROW_GROUP_BYTES, self.row_group_bytes * self.open_files // number)
-        return replace(self, open_files=number, row_group_bytes=size)
 
 
 class DataFileWriter:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from kinesis_assets.errors import StreamRecreated
+from kinesis_assets.kinesis.position import passed
 from kinesis_assets.table.data_file import FileStats
 from kinesis_assets.table.ownership import (
     OWNER,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from kinesis_assets.kinesis.position import PassedRecord, Position
     from kinesis_assets.kinesis.role import AssumedRole
     from kinesis_assets.kinesis.stream import StreamIdentity
     from kinesis_assets.table.data_file import DataFile
@@ -53,6 +54,19 @@ class NewestRow:
     sub_sequence_number: int
     rows: int
     last_arrival: datetime
+
+    def is_read_again(self, position: Position, start: PassedRecord | None) -> bool:
+        """Return whether a run that starts at a position reads the row again.
+
+        Args:
+            start: What is passed before the first record of the shard: rows before it belong to an older
+                stream. None if the shard is not listed, so that it cannot be read from its start.
+        """
+        place, current = (int(self.sequence_number), self.sub_sequence_number), passed(position)
+        if current is not None:
+            return place > current
+        in_time = position.timestamp is None or self.last_arrival >= position.timestamp
+        return start is not None and place > start and in_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +187,12 @@ class TableSnapshot(ReadableVersion):
     def _delete(self, predicate: RowPredicate, pointers: Pointers) -> int:
         """Try once to delete rows and set pointers in one commit. Returns the number of deleted rows."""
 
-    @cached_property
+    @property
     def owner(self) -> str | None:
         """The ARN of the stream that the table's properties name; None if no stream has claimed the table."""
         return self.properties.get(OWNER)
 
-    @cached_property
+    @property
     def owners(self) -> frozenset[str]:
         """The ARNs of the streams of the table: its owner, or without one, see `streams_in_log`."""
         return self.streams_in_log() if self.owner is None else frozenset([self.owner])

@@ -6,8 +6,9 @@ import logging
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
     from kinesis_assets.table.snapshot import TableSnapshot
 
     _OpenSource = Callable[[str, AssumedRole | None, SourceFormat | None], Source]
+
+    Share = Callable[[Sequence[Callable[[], Any]]], list[Any]]
+    """Calls functions, and returns the result or the error of each. Some may get no time to end."""
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
@@ -201,6 +207,18 @@ def _expiry(hours: float | None) -> str:
     return f"Unread records may expire {f'in {duration(hours * 3600)}' if hours else 'already'}"
 
 
+def one_by_one(reads: Sequence[Callable[[], _T]]) -> list[_T | Exception]:
+    """Call functions, and return the result or the error of each."""
+    return [*map(_outcome, reads)]
+
+
+def _outcome(read: Callable[[], _T]) -> _T | Exception:
+    try:
+        return read()
+    except Exception as error:  # noqa: BLE001  # no table may stop the sensor, which requests the stream's runs
+        return error
+
+
 MAX_TABLES = 20
 """The maximum number of tables of which a tick evaluates the checks, because it must end within a minute.
 Those that were evaluated longest ago come first."""
@@ -218,37 +236,31 @@ def derived_check_events(
     failing: Mapping[str, str] = MappingProxyType({}),
     max_tables: int = MAX_TABLES,
     entries: CatalogEntries | None = None,
+    share: Share = one_by_one,
     refuse_if_over: Callable[[], None] = lambda: None,
 ) -> tuple[list[dg.AssetCheckEvaluation], dict[str, DerivedProgress]]:
     """Evaluate the checks of derived tables, and return the results that are to be reported.
 
-    A table whose checks cannot be evaluated does not delay the others, unless its store does not answer.
+    A table whose checks cannot be evaluated, or whose store does not answer, leaves the others their time.
     `failing` says why the last run of each table failed, for those that fail.
 
-    Raises what `refuse_if_over` raises, which is called before a table is opened, and before a result is
-    stored.
+    Raises what `refuse_if_over` raises, which is called before a result is stored.
     """
     progress = {table.name: before.get(table.name, DerivedProgress()) for table in tables}
     turns = sorted(tables, key=lambda table: progress[table.name].at or 0.0)[:max_tables]
-    states = []
-    for table in turns:
-        refuse_if_over()
-        states.append(_state_of(table))
-    opened = _opened_once()  # after the tables, so that each source has what these have consumed
+    states = share([partial(DerivedState.of, table) for table in turns])
+    opened = _opened(turns, states, share)  # afterwards, so that each source has what these have consumed
     events: list[dg.AssetCheckEvaluation] = []
     for table, state in zip(turns, states, strict=True):
         remembered = msgspec.structs.replace(progress[table.name], at=now, failing=failing.get(table.name))
-        due, progress[table.name] = _evaluated(
-            instance,
-            table,
-            state,
-            remembered,
-            now=now,
-            opened=opened,
-            entries=entries,
-            refuse_if_over=refuse_if_over,
-        )
-        events += due
+        found = state
+        if isinstance(state, DerivedState):
+            evaluate = partial(DerivedEvaluation, table, state, remembered, now, opened, entries=entries)
+            (found,) = share([evaluate])
+        results, progress[table.name] = _results(table, found, remembered, now)
+        refuse_if_over()
+        reports = Reports.of(instance, table.key, table.checks.reading_no_rows)
+        events += reports.report(results, now)
     return events, progress
 
 
@@ -268,56 +280,37 @@ def overdue_check_events(
     return events
 
 
-def _opened_once() -> _OpenSource:
-    """Return what opens each source once, for all tables that consume it."""
-    found: dict[str, Source] = {}
+def _opened(
+    tables: Sequence[CheckedTable], states: Sequence[DerivedState | Exception], share: Share
+) -> _OpenSource:
+    """Open each source of the tables that can be read, and return what returns it, or raises its error."""
+    first = {
+        table.source: table
+        for table, state in zip(tables, states, strict=True)
+        if isinstance(state, DerivedState)
+    }
+    opens = [partial(open_source, uri, table.role, table.source_format) for uri, table in first.items()]
+    sources = dict(zip(first, share(opens), strict=True))
 
     def opened(uri: str, role: AssumedRole | None, format_: SourceFormat | None) -> Source:
-        if uri not in found:
-            found[uri] = open_source(uri, role, format_)
-        return found[uri]
+        del role, format_  # a source is the same for all tables that consume it
+        source: Source | Exception = sources[uri]
+        if isinstance(source, Exception):
+            raise source
+        return source
 
     return opened
 
 
-def _state_of(table: CheckedTable) -> DerivedState | Exception:
-    """Return the newest version of a table, or why it cannot be read."""
-    try:
-        return DerivedState.of(table)
-    except Exception as error:  # noqa: BLE001  # no table may stop the sensor, which requests the stream's runs
-        return error
-
-
-def _evaluated(
-    instance: dg.DagsterInstance,
-    table: CheckedTable,
-    state: DerivedState | Exception,
-    before: DerivedProgress,
-    *,
-    now: float,
-    opened: _OpenSource,
-    entries: CatalogEntries | None,
-    refuse_if_over: Callable[[], None],
-) -> tuple[list[dg.AssetCheckEvaluation], DerivedProgress]:
-    """Return the results of a table that are to be reported, and what is remembered."""
-    found: DerivedEvaluation | Exception
-    try:
-        if isinstance(state, DerivedState):
-            found = DerivedEvaluation(table, state, before, now, opened, entries=entries)
-        else:
-            found = state
-    except Exception as error:  # noqa: BLE001  # as above
-        found = error
-    if isinstance(found, Exception):
-        _log.warning(_TABLE_NOT_EVALUATED, table.uri, reason_of(found))
-        since = now if before.read_at is None else before.read_at
-        progress = msgspec.structs.replace(before, read_at=since)
-        results = _of_unreadable(table, found, now - since)
-    else:
-        results, progress = found.results, found.progress
-    refuse_if_over()
-    reports = Reports.of(instance, table.key, table.checks.reading_no_rows)
-    return reports.report(results, now), progress
+def _results(
+    table: CheckedTable, found: DerivedEvaluation | Exception, before: DerivedProgress, now: float
+) -> tuple[Sequence[CheckResult], DerivedProgress]:
+    """Return the results of a table, and what is remembered."""
+    if not isinstance(found, Exception):
+        return found.results, found.progress
+    _log.warning(_TABLE_NOT_EVALUATED, table.uri, reason_of(found))
+    since = now if before.read_at is None else before.read_at
+    return _of_unreadable(table, found, now - since), msgspec.structs.replace(before, read_at=since)
 
 
 def _of_unreadable(table: CheckedTable, error: Exception, seconds: float) -> list[CheckResult]:

@@ -262,6 +262,9 @@ _CLOCKS_DIFFER = 3600.0
 
 _PAGE_SIZE = 500
 
+_OUT_OF_ORDER = 60.0
+"""Seconds by which a run may report a later commit before an earlier one."""
+
 
 def commits_without_events(
     instance: dg.DagsterInstance, names: StreamNames, links: Iterable[CommitLink], dead: Collection[str]
@@ -339,14 +342,19 @@ def _reported_by_run(
     """Return those of the wanted events that a run reported itself.
 
     Observations count, because they report shards that failed after some rows. The events are read newest
-    first and only until all are found, because a continuous run has many.
+    first, and only until all are found or are of earlier commits, because a continuous run has many.
     """
     left = set(wanted)
+    since = min(time_of_id(int(batch_id)) for batch_id, _ in wanted) - _OUT_OF_ORDER
     for event in events_of(instance, run_id, newest_first=True):
         if not left:
             break
-        if event.asset_key == names.raw_key and event.partition is not None:
-            left.discard((str(exact_values(event).get("batch_id")), event.partition))
+        batch_id = exact_values(event).get("batch_id")
+        if event.asset_key != names.raw_key or event.partition is None or batch_id is None:
+            continue
+        if time_of_id(int(batch_id)) < since:
+            break
+        left.discard((str(batch_id), event.partition))
     return set(wanted) - left
 
 

@@ -59,8 +59,8 @@ def rebuild_asset(
         result = rebuild.rebuild(
             table, source, derivation.definition, derivation.partition_by, by=by, apply=apply
         )
-    tables = derived_tables(assets).items()
-    below = sorted(other.to_user_string() for other, each in tables if each.upstream == key)
+    upstream = {other: each.upstream for other, each in derived_tables(assets).items()}
+    below = sorted(other.to_user_string() for other in _all_below(key, upstream))
     recorded = result.recorded
     return {
         "asset": asset,
@@ -73,6 +73,14 @@ def rebuild_asset(
         "reason": result.unreadable or (_UNKNOWN if result.lost is None else None),
         "applied": result.commit is not None,
     }
+
+
+def _all_below(key: dg.AssetKey, upstream: Mapping[dg.AssetKey, dg.AssetKey]) -> set[dg.AssetKey]:
+    """Return the tables that are derived from a table, also through others."""
+    found: set[dg.AssetKey] = set()
+    while more := {each for each, source in upstream.items() if source in {key, *found}} - found:
+        found |= more
+    return found
 
 
 def build_rebuild_job(

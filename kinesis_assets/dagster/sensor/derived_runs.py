@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
 from msgspec import structs
 
+from kinesis_assets.dagster.checks.tick import one_by_one
 from kinesis_assets.dagster.sensor.due_shards import RUNS_PER_TICK
 from kinesis_assets.dagster.sensor.sensor_runs import (
     HAVE_A_PROCESS,
@@ -39,7 +41,7 @@ from kinesis_assets.dagster.sensor.sensor_runs import (
     last_step_events,
 )
 from kinesis_assets.derive.derived_table import DerivedTable
-from kinesis_assets.errors import TableError, without_secrets
+from kinesis_assets.errors import TableError, TickTooLong, without_secrets
 from kinesis_assets.table.commits.commit import MAX_ATTEMPT_AGE
 from kinesis_assets.table.run_files.heartbeat import ENDED, heartbeats
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
+    from kinesis_assets.dagster.checks.tick import Share
     from kinesis_assets.kinesis.role import AssumedRole
 
 _log = logging.getLogger(__name__)
@@ -56,7 +59,7 @@ _DIED = (
     "run of its tables consumes the same rows."
 )
 
-_NOT_OBSERVED = "heartbeats of derived tables cannot be read, so this tick detects no dead runs of them: %s"
+_NOT_OBSERVED = "table %s: its heartbeats cannot be read, so this tick detects no dead run of it: %s"
 
 
 def end_dead_runs(
@@ -65,25 +68,41 @@ def end_dead_runs(
     before: Liveness,
     now: float,
     role: AssumedRole | None = None,
+    *,
+    share: Share = one_by_one,
 ) -> Liveness:
     """End the dead runs over derived tables only, and return what the next tick needs to know.
 
     A run that is being terminated ends as canceled, any other as failed. A run in Dagster's queue is alive.
-    The tables are given by their paths or URIs.
+    A run over a table whose heartbeats cannot be read is left to a later tick. The tables are given by their
+    paths or URIs.
     """
     found = list(_unfinished(instance, tables)) if tables else []
-    uris = {uri for run, steps in found if run.status in HAVE_A_PROCESS for uri in steps.values()}
-    try:
-        beats = {uri: heartbeats(DerivedTable(uri, role=role)) for uri in uris}
-    except (OSError, TableError) as error:
-        _log.warning(_NOT_OBSERVED, error)
-        return before
-    seen = {run.run_id: _observation(instance, run, steps, beats) for run, steps in found}
-    liveness = before.after(seen, now)
+    uris = sorted({uri for run, steps in found if run.status in HAVE_A_PROCESS for uri in steps.values()})
+    read = share([partial(_heartbeats, uri, role) for uri in uris])
+    beats: dict[str, Mapping[str, str]] = {}
+    for uri, outcome in zip(uris, read, strict=True):
+        if isinstance(outcome, (OSError, TableError, TickTooLong)):
+            _log.warning(_NOT_OBSERVED, uri, outcome)
+        elif isinstance(outcome, Exception):
+            raise outcome
+        else:
+            beats[uri] = outcome
+    seen, unseen = dict[str, RunObservation](), set[str]()
+    for run, steps in found:
+        if run.status in HAVE_A_PROCESS and not beats.keys() >= {*steps.values()}:
+            unseen.add(run.run_id)
+        else:
+            seen[run.run_id] = _observation(instance, run, steps, beats)
+    liveness = before.after(seen, now, unseen)
     for run, _ in found:
         if run.run_id in liveness.dead:
             _end(instance, run)
     return liveness
+
+
+def _heartbeats(uri: str, role: AssumedRole | None) -> Mapping[str, str]:
+    return heartbeats(DerivedTable(uri, role=role))
 
 
 def assets_of_steps(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dict[str, list[dg.AssetKey]]:

@@ -54,6 +54,7 @@ from kinesis_assets.table.run_files.pause import read_pause
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from kinesis_assets.dagster.checks.tick import Share
     from kinesis_assets.dagster.derived_tables import CheckedTable
     from kinesis_assets.dagster.sensor.sensor_runs import Failing
     from kinesis_assets.dagster.sensor.tick_time import RefuseIfOver
@@ -119,8 +120,9 @@ def evaluate(
     except TickTooLong as error:
         tick.report_checks_without_tables(error)
         raise
+    share = partial(time_of_tick.share, until=_DERIVED_UNTIL)
     try:
-        time_of_tick.carry_out(partial(tick.look_after_derived_tables, tables), until=_DERIVED_UNTIL)
+        time_of_tick.carry_out(partial(tick.look_after_derived_tables, tables, share), until=_DERIVED_UNTIL)
     except TickTooLong as error:
         tick.leave_derived_tables(error)
     time_of_tick.carry_out(tick.conclude, until=_UNTIL)
@@ -174,11 +176,13 @@ class Tick:
             self._note_failure(error, refuse_if_over)
 
     def look_after_derived_tables(
-        self, tables: Mapping[dg.AssetKey, str], refuse_if_over: RefuseIfOver
+        self, tables: Mapping[dg.AssetKey, str], share: Share, refuse_if_over: RefuseIfOver
     ) -> None:
         """End the dead runs of derived tables, find out which tables fail, and evaluate their checks."""
         before, now, instance = self._before, self._now, self._instance
-        liveness = end_dead_runs(instance, tables, before.derived_liveness, now, self._opened.role)
+        liveness = end_dead_runs(
+            instance, tables, before.derived_liveness, now, self._opened.role, share=share
+        )
         since = before.backoff.since(now)
         failing = failing_tables(instance, self._derived, before.failing_tables, now, since)
         reasons = {name: table.sentence for name, table in failing.items() if table.runs}
@@ -190,6 +194,7 @@ class Tick:
             now,
             failing=reasons,
             entries=entries,
+            share=share,
             refuse_if_over=refuse_if_over,
         )
         refuse_if_over()
@@ -357,9 +362,10 @@ class Tick:
             fills=self._before.fills,
             ended=self._ended_ids,
         )
-        self._refuse_if_over()
         if events:
             events.append(stream_event(self._opened, self._listed, self._backoff.shards, self._now))
+        self._refuse_if_over()
+        if events:
             report_outside_of_runs(self._instance, events)
 
     def request_runs(self) -> None:

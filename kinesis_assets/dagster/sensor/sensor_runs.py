@@ -22,7 +22,7 @@ import dagster as dg
 import msgspec
 
 from kinesis_assets import retry
-from kinesis_assets.dagster.events.metadata import events_of, is_failure
+from kinesis_assets.dagster.events.metadata import is_failure
 from kinesis_assets.dagster.partition_ranges import (
     FOLLOW_TAG,
     STREAM_TAG,
@@ -204,36 +204,45 @@ def ended_runs(
 ) -> Iterator[EndedRun]:
     """Yield the runs of the raw asset that succeeded or failed and are not yet counted.
 
-    Canceled runs are left out: they do not show whether their shards fail.
+    Canceled runs are left out: they do not show whether their shards fail. The newest run of other assets is
+    yielded without shards, so that the next tick reads only what has ended since.
     """
     since = before.since(now)
     ended = dg.RunsFilter(
         statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE],
         updated_after=datetime.fromtimestamp(since, UTC),
     )
+    other: EndedRun | None = None
     for record in instance.get_run_records(ended):
-        run = record.dagster_run
-        if run.run_id in before.counted:  # it may have many events
-            continue
+        run, at = record.dagster_run, record.update_timestamp.timestamp()
         # A run whose tags were changed later was counted when it ended.
-        if not materializes_raw(instance, run, names) or (
-            record.end_time is not None and record.end_time < since
-        ):
+        if run.run_id in before.counted or (record.end_time is not None and record.end_time < since):
+            continue
+        if not materializes_raw(instance, run, names):
+            other = EndedRun(run.run_id, at) if other is None or other.ended < at else other
             continue
         range_ = tagged_partitions(run.tags, keys)
         # The events are read only for a failed run.
-        done = range_ if run.is_success else _materialized_by(instance, names, run.run_id)
+        done = range_ if run.is_success else _materialized_by(instance, names, record, range_)
         failed = [shard_id for shard_id in range_ if shard_id not in done]
-        yield EndedRun(run.run_id, record.update_timestamp.timestamp(), failed, done)
+        yield EndedRun(run.run_id, at, failed, done)
+    if other is not None:
+        yield other
 
 
-def _materialized_by(instance: dg.DagsterInstance, names: StreamNames, run_id: str) -> set[str]:
-    """Return the shards whose last event of a run is a materialization."""
-    last: dict[str, bool] = {}
-    for event in events_of(instance, run_id, newest_first=True):
-        if event.asset_key == names.raw_key and event.partition is not None:
-            last.setdefault(event.partition, isinstance(event, dg.AssetMaterialization))
-    return {shard_id for shard_id, materialized in last.items() if materialized}
+def _materialized_by(
+    instance: dg.DagsterInstance, names: StreamNames, run: dg.RunRecord, shard_ids: Collection[str]
+) -> set[str]:
+    """Return the shards whose last event is a materialization, by a run or since its end.
+
+    A continuous run may have a hundred thousand events, so they are not read.
+    """
+    end = run.end_time or run.update_timestamp.timestamp()
+    return {
+        str(record.partition_key)
+        for record in _last_materialized(instance, names, {*shard_ids})
+        if record.run_id == run.dagster_run.run_id or record.timestamp > end
+    }
 
 
 def recovered_shards(
@@ -245,16 +254,25 @@ def recovered_shards(
     """
     if not failing or not run_ids:
         return set()
-    key, shard_ids = names.raw_key, set(failing)
+    last = _last_materialized(instance, names, {*failing})
+    return {str(record.partition_key) for record in last if record.run_id in run_ids}
+
+
+def _last_materialized(
+    instance: dg.DagsterInstance, names: StreamNames, shard_ids: set[str]
+) -> Sequence[dg.EventLogRecord]:
+    """Return the last events of those shards of which they are materializations."""
+    key = names.raw_key
     materialized, observed = (
         instance.get_latest_storage_id_by_partition(key, event, shard_ids)
         for event in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION)
     )
     last = [stored for shard_id, stored in materialized.items() if stored > observed.get(shard_id, 0)]
     if not last:
-        return set()
-    page = instance.fetch_materializations(dg.AssetRecordsFilter(key, storage_ids=last), limit=len(last))
-    return {str(record.partition_key) for record in page.records if record.run_id in run_ids}
+        return []
+    return instance.fetch_materializations(
+        dg.AssetRecordsFilter(key, storage_ids=last), limit=len(last)
+    ).records
 
 
 _MAX_OBSERVATIONS = 1000
@@ -394,18 +412,25 @@ class Liveness(msgspec.Struct, frozen=True, omit_defaults=True):
         """The ids of the runs that commit nothing more: dead ones, and those whose heartbeat has ended."""
         return self.dead | {run_id for run_id, sign in self.signs.items() if sign.beat == ENDED}
 
-    def after(self, runs: Mapping[str, RunObservation], now: float) -> Liveness:
-        """Return the state after a later tick. Runs that the tick does not observe are forgotten."""
+    def after(self, runs: Mapping[str, RunObservation], now: float, unseen: Collection[str] = ()) -> Liveness:
+        """Return the state after a later tick. Runs that are neither observed nor unseen are forgotten.
+
+        Args:
+            unseen: The ids of the runs that could not be observed. For them, the time since the last tick
+                does not count.
+        """
         at = now if self.at is None else self.at
-        return Liveness(
-            {
-                run_id: self.signs[run_id].after(seen, at, now)
-                if run_id in self.signs
-                else SignOfLife(seen.status, seen.beat, now)
-                for run_id, seen in runs.items()
-            },
-            now if runs else None,
-        )
+        signs = {
+            run_id: msgspec.structs.replace(sign, since=sign.since + max(0.0, now - at))
+            for run_id, sign in self.signs.items()
+            if run_id in unseen
+        }
+        for run_id, seen in runs.items():
+            sign = self.signs.get(run_id)
+            signs[run_id] = (
+                SignOfLife(seen.status, seen.beat, now) if sign is None else sign.after(seen, at, now)
+            )
+        return Liveness(signs, now if signs else None)
 
 
 WAITS = retry.Backoff(first=30.0, longest=900.0)

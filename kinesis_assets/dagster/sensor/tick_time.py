@@ -10,15 +10,18 @@ from __future__ import annotations
 import os
 import threading
 import time
-from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, wait
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from kinesis_assets.errors import TickTooLong
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     RefuseIfOver = Callable[[], None]
+
+_T = TypeVar("_T")
 
 _VARIABLES = ("DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS", "DAGSTER_GRPC_TIMEOUT_SECONDS")
 
@@ -53,26 +56,61 @@ class TickTime:
             TickTooLong: The time is over.
             Exception: What the function raises.
         """
-        seconds, done, is_over = until * dagsters_limit(), Future[None](), threading.Event()
-        error = TickTooLong(self._stream, _TOO_LONG % seconds)
+        error, is_over = self._too_long(until * dagsters_limit()), threading.Event()
 
         def refuse_if_over() -> None:
             if is_over.is_set():
                 raise error
 
+        done = self._started_in_thread(partial(part, refuse_if_over))
+        if not wait([done], timeout=self._left(until)).done:
+            is_over.set()
+            raise error
+        done.result()
+
+    def share(self, reads: Sequence[Callable[[], _T]], *, until: float) -> list[_T | Exception]:
+        """Call functions in threads, all at once, and return the result or the error of each.
+
+        Together they may take a quarter of the time that is left, so that those that do not end leave time
+        for what comes later. Their error is `TickTooLong`.
+
+        Args:
+            until: See `carry_out`.
+        """
+        seconds = self._left(until) / 4
+        too_long = self._too_long(seconds)
+        if not seconds:
+            return [too_long for _ in reads]
+        started = [self._started_in_thread(read) for read in reads]
+        wait(started, timeout=seconds)
+        found = [_outcome(each, too_long) for each in started]
+        return found  # noqa: RET504  # mypy
+
+    def _left(self, until: float) -> float:
+        return max(0.0, self._started + until * dagsters_limit() - time.monotonic())
+
+    def _too_long(self, seconds: float) -> TickTooLong:
+        return TickTooLong(self._stream, _TOO_LONG % seconds)
+
+    def _started_in_thread(self, function: Callable[[], _T]) -> Future[_T]:
+        done = Future[_T]()
+
         def run() -> None:
             try:
-                part(refuse_if_over)
-            except BaseException as raised:  # noqa: BLE001  # it is raised below
+                done.set_result(function())
+            except BaseException as raised:  # noqa: BLE001  # the one who waits raises it
                 done.set_exception(raised)
-            else:
-                done.set_result(None)
 
         threading.Thread(target=run, name=f"tick of {self._stream}", daemon=True).start()
-        try:
-            done.result(timeout=max(0.0, self._started + seconds - time.monotonic()))
-        except TimeoutError:
-            if not done.done():
-                is_over.set()
-                raise error from None
-            done.result()  # raises what the part has raised
+        return done
+
+
+def _outcome(done: Future[_T], unfinished: Exception) -> _T | Exception:
+    if not done.done():
+        return unfinished
+    error = done.exception()
+    if error is None:
+        return done.result()
+    if isinstance(error, Exception):
+        return error
+    raise error

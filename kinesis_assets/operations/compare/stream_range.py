@@ -101,7 +101,12 @@ def _positions(written: str | Mapping[str, str]) -> StartPositions:
         time = datetime.fromisoformat(written.strip()) if isinstance(written, str) else None
     except ValueError:
         time = None
-    return StartPositions.of(written) if time is None else StartPositions(Position.at_timestamp(time))
+    if time is None:
+        return StartPositions.of(written)
+    try:
+        return StartPositions(Position.at_timestamp(time))
+    except OverflowError:
+        raise InvalidInput(f"{written}: is before the year 1 or after the year 9999 in UTC") from None
 
 
 class ComparedShard(msgspec.Struct, frozen=True):
@@ -238,9 +243,11 @@ def _compared(
         last_number = msgspec.structs.replace(up_to, sub_sequence_number=None)
     if margin is not None:
         oldest = summary.oldest_kept
-        if start.timestamp is not None:
-            first = Position.at_timestamp(max(start.timestamp - margin, min(oldest, start.timestamp)))
-        last = min(end.timestamp + margin, now) if end.timestamp is not None and not latest else now
+        if start.timestamp is not None and start.timestamp > oldest:
+            first = Position.at_timestamp(max(start.timestamp - margin, oldest))
+        last = now
+        if end.timestamp is not None and end.timestamp < now and not latest:
+            last = min(end.timestamp + margin, now)
         last_number = None
     created = summary.identity.created
     if start.timestamp is not None:

@@ -30,6 +30,8 @@ from kinesis_assets.table.store.storage import data_files_in
 from kinesis_assets.table.store.suitability import check_conditional_puts
 
 if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo
+
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
     from kinesis_assets.operations.doctor.row_scan import Scan
@@ -113,9 +115,11 @@ def examine(
         log_findings(history, entries),
         f"the newest {len(entries)} versions refer to these commits, in order",
     )
+    # S3 Tables lists no files.
+    folder = None if snapshot.folder.rows is not None else data_files_in(table.files)
     rows: list[Finding] = []
     if read_rows is not None:
-        rows = list(row_findings(read_rows, snapshot, history))
+        rows = list(row_findings(read_rows, snapshot, history, folder))
         yield from or_ok("rows", rows, "each row exists once, and the commits added these rows")
     # A finding without a shard is about pruned commits, which can never be verified.
     proven = read_rows is not None and not any(finding.shard is not None for finding in rows)
@@ -129,7 +133,7 @@ def examine(
     else:
         yield from audit_events(history)
     yield from or_ok(
-        "files", file_findings(table, snapshot), "all files belong to a version, and none is missing"
+        "files", file_findings(table, snapshot, folder), "all files belong to a version, and none is missing"
     )
 
 
@@ -178,9 +182,17 @@ def pause_findings(table: PositionedTable) -> Iterator[Finding]:
         yield Finding("pause", Level.INFO, str(pause))
 
 
-def row_findings(read_rows: ReadRows, snapshot: TableSnapshot, history: History) -> Iterator[Finding]:
-    """Check all rows against the commits."""
-    read = read_rows([(file.path, file.size) for file in snapshot.data_files()])
+def row_findings(
+    read_rows: ReadRows, snapshot: TableSnapshot, history: History, folder: Sequence[FileInfo] | None
+) -> Iterator[Finding]:
+    """Check all rows against the commits. Those of a file that does not exist are missing.
+
+    Args:
+        folder: The data files in the table's folder; None if they cannot be listed.
+    """
+    files = {file.path: file.size for file in snapshot.data_files()}
+    exist = files.keys() if folder is None else files.keys() & {file.path for file in folder}
+    read = read_rows([(path, size) for path, size in files.items() if path in exist])
     yield from differences(history.rows, read.counted)
     for shard_id, records in sorted(read.duplicates.items()):
         yield Finding("rows", Level.PROBLEM, f"{records} records are in the table more than once", shard_id)
@@ -231,15 +243,26 @@ def restore_findings(
             yield Finding("restore", Level.PROBLEM, sentence)
 
 
-def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[Finding]:
-    """Check the files in the table's folder against the log."""
-    if snapshot.folder.rows is not None:
+_WAY_OUT_OF_MISSING = (
+    "restore it. If it is lost, remove it from the log, such as with `DeltaTable.repair` of deltalake, then "
+    "find with --rows what to replay"
+)
+
+
+def file_findings(
+    table: PositionedTable, snapshot: TableSnapshot, folder: Sequence[FileInfo] | None
+) -> Iterator[Finding]:
+    """Check the files in the table's folder against the log.
+
+    Args:
+        folder: See `row_findings`. It is listed before the newest version is opened, so that this names every
+            file that was committed by then.
+    """
+    if folder is None:
         sentence = "not checked: S3 Tables lists no files, and deletes those that belong to no version"
         yield Finding("files", Level.INFO, f"{sentence}; --rows reads those that do")
         return
     in_snapshot = {file.path: file for file in snapshot.data_files()}
-    # The folder is listed before the newest version is opened, so that it names every file committed by then.
-    folder = data_files_in(table.files)
     named = table.snapshot().named_files()
     if unnamed := [file for file in folder if file.path not in named]:
         oldest = min(unnamed, key=lambda file: file.mtime)
@@ -254,9 +277,7 @@ def file_findings(table: PositionedTable, snapshot: TableSnapshot) -> Iterator[F
     for path, file in in_snapshot.items():
         if path not in sizes:
             sentence = f"{path}: {file.rows or 0} rows; the log names this file, but it does not exist"
-            yield Finding(
-                "files", Level.PROBLEM, f"{sentence}; restore it, or find with --rows what to replay"
-            )
+            yield Finding("files", Level.PROBLEM, f"{sentence}; {_WAY_OUT_OF_MISSING}")
         elif sizes[path] != file.size:
             sentence = f"{path}: {sizes[path]} bytes, but the log says {file.size}"
             yield Finding("files", Level.PROBLEM, f"{sentence}; restore it")

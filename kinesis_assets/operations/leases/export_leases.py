@@ -21,7 +21,7 @@ from kinesis_assets.errors import (
 )
 from kinesis_assets.ingest.shard_lists import check_list, check_unlisted_parents
 from kinesis_assets.kinesis.listing_retries import retry_listing
-from kinesis_assets.kinesis.position import PositionKind
+from kinesis_assets.kinesis.position import Position, PositionKind
 from kinesis_assets.kinesis.start_positions import SHARD_END, try_sequence_numbers
 from kinesis_assets.kinesis.stream import Shard
 from kinesis_assets.operations.leases.lease import (
@@ -34,7 +34,8 @@ from kinesis_assets.operations.leases.lease import (
     write_lease,
 )
 from kinesis_assets.operations.leases.starts import RecordReader, mismatch
-from kinesis_assets.operations.seek.first_records import of_each, read_target
+from kinesis_assets.operations.seek.first_records import first_unread, of_each
+from kinesis_assets.table.positions.amendments import ranges_to_fill
 from kinesis_assets.table.rewrites import refuse_rewritten
 from kinesis_assets.table.run_files.heartbeat import ENDED, INTERVAL, heartbeats
 from kinesis_assets.table.run_files.pause import read_pause
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
 
     from kinesis_assets.kinesis.client import StreamClient
     from kinesis_assets.kinesis.stream import StreamListing
+    from kinesis_assets.kinesis.transport.concurrency import Turns
     from kinesis_assets.operations.leases.lease import Lease, Leases
     from kinesis_assets.operations.leases.lease_table import LeaseTable
-    from kinesis_assets.operations.seek.first_records import Target
     from kinesis_assets.table.positions.positions import ShardPosition, StreamPositions
     from kinesis_assets.table.raw_table import PositionedTable
 
@@ -60,6 +61,12 @@ _TO_BEGIN = 5
 _INCOMPLETE = (
     "Do not start the application: it would skip or repeat records of the other shards. Export again, until "
     "that succeeds"
+)
+
+
+_TO_FILL = (
+    "a catch-up has skipped records that it is still to add, and the application would not read them. Run "
+    "`kinesis-assets catch-up --apply` until it has added them"
 )
 
 
@@ -193,6 +200,8 @@ def _recorded(
         )
     refuse_rewritten(table, snapshot, positions)
     positions = snapshot.with_all_archived(positions)
+    if to_fill := ranges_to_fill(snapshot.amendment(positions.identity), positions.shards):
+        raise LeasesRefused(client.stream, dict.fromkeys(to_fill, _TO_FILL))
     check_list(listing, positions)
     check_unlisted_parents(client, listing, positions.shards, positions.listed_at)
     return listing, positions.with_listing(listing)
@@ -210,7 +219,7 @@ def _planned(
             planned[shard_id] = ExportedShard(lease, None, ExportEffect.KEPT)
             continue
         recorded = positions.shards[shard_id]
-        checkpoint = _checkpoint(client, reader, listing, listed.get(shard_id), recorded)
+        checkpoint = _checkpoint(client, reader, listed.get(shard_id), recorded)
         shard = listed.get(shard_id) or Shard(
             shard_id, recorded.parents, recorded.hash_range, starting_sequence_number="0", closed=True
         )
@@ -240,36 +249,30 @@ def _of_another(client: StreamClient, shard: Shard, lease: Lease, *, listed: boo
 
 
 def _checkpoint(
-    client: StreamClient,
-    reader: RecordReader,
-    listing: StreamListing,
-    shard: Shard | None,
-    recorded: ShardPosition,
+    client: StreamClient, reader: RecordReader, shard: Shard | None, recorded: ShardPosition
 ) -> Checkpoint | str:
     """Return the checkpoint from which the KCL reads what the table lacks, or why there is none."""
     if recorded.finished or shard is None:
         return Checkpoint(SHARD_END)
     if recorded.position.timestamp is not None:
-        found = of_each(
-            client,
-            [shard],
-            lambda shard, turns: read_target(client, shard, listing.summary, recorded.position, turns),
-        )
-        return _checkpoint_of_time(found[shard.shard_id])
+        found = of_each(client, [shard], partial(_of_time, client, recorded.position))
+        return found[shard.shard_id]
     checkpoint = checkpoint_of(recorded)
     record = reader.at(shard, checkpoint.sequence_number) if checkpoint.sub == WHOLE else None
     return checkpoint if record is None else Checkpoint(checkpoint.sequence_number, record.last_sub)
 
 
-def _checkpoint_of_time(target: Target) -> Checkpoint | str:
+async def _of_time(client: StreamClient, position: Position, shard: Shard, turns: Turns) -> Checkpoint | str:
     """Return the checkpoint from which the KCL reads all records from a time on, or why there is none."""
-    first, oldest = target.first, target.oldest
-    if oldest is None or (first is not None and first.sequence_number == oldest.sequence_number):
-        return Checkpoint(str(PositionKind.TRIM_HORIZON))  # every record of the shard is after the time
+    trim_horizon = Position(PositionKind.TRIM_HORIZON)
+    oldest = await first_unread(client, shard, trim_horizon, turns)
+    first = await first_unread(client, shard, position, turns)
+    if first == oldest:  # every record of the shard is after the time
+        return Checkpoint(str(trim_horizon))
     if first is not None:
         return checkpoint_at(first.sequence_number)
     return (
-        f"the table is at {target.position}, and the shard has older records but no newer one, so no lease "
+        f"the table is at {position}, and the shard has older records but no newer one, so no lease "
         "can say where to go on. Resume the stream until a run has read a record of the shard, or set a "
         "position after its last record with `kinesis-assets seek`"
     )

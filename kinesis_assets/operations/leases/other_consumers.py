@@ -175,7 +175,7 @@ def _parsed(source: str, shard_id: str, value: Any) -> ConsumerShard:
                 position = Position.after(str(position.sequence_number), sub)
         else:
             raise InvalidInput(f"{value!r} is not understood")  # noqa: TRY301  # as the others
-    except (InvalidInput, KeyError, TypeError, ValueError) as error:
+    except (InvalidInput, KeyError, OSError, OverflowError, TypeError, ValueError) as error:
         raise InvalidInput(
             f"{where}: {json.dumps(value)[:200]} is no position that is understood ({error}). Correct it, or "
             "give the positions with --from json"

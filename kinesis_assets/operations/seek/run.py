@@ -237,6 +237,7 @@ def _plan(snapshot: TableSnapshot, positions: StreamPositions, request: _Request
     stream = positions.identity.name
     rows = snapshot.count(RowsAfter(stream, places)) if places else {}
     amendment = snapshot.amendment(positions.identity)
+    _refuse_read_rows(snapshot, stream, request.listing, back.keys() - places.keys(), moves)
     for shard_id, move in back.items():
         _refuse_expired(shard_id, request.targets[shard_id], rows.get(shard_id, 0), amendment)
         moves[shard_id] = replace(move, rows_removed=rows.get(shard_id, 0))
@@ -291,6 +292,32 @@ def _refuse_expired(shard_id: str, target: Target, rows: int, amendment: Amendme
             f"{floor} on: rows that its retention deleted would be added again; nothing was changed. Choose "
             f"AT_TIMESTAMP:{floor}T00:00:00Z or later",
         )
+
+
+def _refuse_read_rows(
+    snapshot: TableSnapshot,
+    stream: str,
+    listing: StreamListing,
+    shard_ids: Collection[str],
+    moves: Mapping[str, Move],
+) -> None:
+    """Refuse to go back to a time after which the table has rows, although a read found no record.
+
+    A move to a time removes no rows, and a response that leaves out records looks the same.
+    """
+    if not shard_ids:
+        return
+    rows = snapshot.newest_rows().get(stream, {})
+    starts = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
+    for shard_id in sorted(shard_ids & rows.keys()):
+        row, position = rows[shard_id], moves[shard_id].after.position
+        if row.is_read_again(position, starts.get(shard_id)):
+            raise SeekRefused(
+                shard_id,
+                f"the stream returned no record from {position} on, but the table has {row.sequence_number}, "
+                "which the next run might add again; nothing was changed. Try again, or choose another "
+                "position",
+            )
 
 
 def _refuse_before_children(

@@ -120,7 +120,7 @@ def test_maintenance_compacts_the_rows_and_leaves_their_files_to_the_service(ben
 
 def test_doctor_says_that_files_cannot_be_listed(bench):
     land(bench)
-    (finding,) = file_findings(bench.table, bench.table.snapshot())
+    (finding,) = file_findings(bench.table, bench.table.snapshot(), None)
     assert (finding.level, "S3 Tables lists no files" in finding.sentence) == (Level.INFO, True)
 
 

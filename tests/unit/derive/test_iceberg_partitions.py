@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from kinesis_assets.derive.data_files import BATCH_COLUMN, DerivedFileWriter, Manifest
 from kinesis_assets.derive.policy import Retention
 from kinesis_assets.derive.schema import accept_columns
-from kinesis_assets.derive.write import with_open_buckets, writing_job
+from kinesis_assets.derive.write import writing_job
 from kinesis_assets.derive.writing_task import writing_task
 from kinesis_assets.errors import SchemaChangeRefused, TableUnsuitable
 from kinesis_assets.table.maintenance.steps import MaintenanceLimits, State
@@ -133,7 +133,7 @@ def test_a_task_writes_a_file_for_each_bucket_however_many_batches_of_rows_it_ge
         pa.RecordBatch.from_pylist([{**empty, "number": number} for number in numbers], base.file_schema)
         for numbers in ([*range(50), None], range(50, 100), range(100, 150))
     ]
-    (found,) = writing_task(with_open_buckets(job))(iter(batches))
+    (found,) = writing_task(job)(iter(batches))
     files = msgspec.msgpack.decode(found["manifest"][0].as_py(), type=Manifest).files
     assert (len(files), sum(file.rows for file in files)) == (9, 151)
 

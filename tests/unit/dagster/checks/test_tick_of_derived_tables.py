@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 
 from kinesis_assets import build_kinesis_stream, derived_table, rollup
-from kinesis_assets.dagster.checks.tick import derived_check_events, overdue_check_events
+from kinesis_assets.dagster.checks.tick import derived_check_events, one_by_one, overdue_check_events
 from kinesis_assets.dagster.derived_tables import checked_tables
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.derive.derived_table import DeltaDerived
@@ -49,7 +49,7 @@ class Ticks:
         self.remembered = {}
         self.later = 0.0
 
-    def tick(self, **limits: int) -> dict[str, bool]:
+    def tick(self, **limits: Any) -> dict[str, bool]:
         """Report the results of a tick, and return whether each passed, by asset and name."""
         now = time.time() + self.later
         events, self.remembered = derived_check_events(
@@ -159,6 +159,21 @@ def test_a_table_that_can_be_read_again_turns_the_lag_green(ticks):
     assert ticks.tick() == {"orders:lag": False}
     ticks.tables = readable
     assert ticks.tick() == GREEN
+
+
+@pytest.mark.parametrize("silent", ["table", "source"])
+def test_a_table_whose_store_does_not_answer_leaves_the_others_their_time(ticks, silent):
+    other = changed(ticks.tables[0], key=dg.AssetKey("silent"), source="s3://lake/silent")
+    ticks.tables.insert(0, other)
+    given_up = iter([silent == "table", silent == "source"])
+
+    def share(reads):
+        if next(given_up, False):
+            return [TickTooLong("clicks", "the store does not answer"), *one_by_one(reads[1:])]
+        return one_by_one(reads)
+
+    assert ticks.tick(share=share) == GREEN
+    assert ticks.remembered["orders"].read_at == ticks.remembered["orders"].at
 
 
 def test_each_table_gets_its_turn(ticks):

@@ -63,3 +63,21 @@ def test_the_time_of_a_part_begins_with_the_tick(monkeypatch):
     with pytest.raises(TickTooLong):
         TickTime("clicks").carry_out(lambda _: answer.wait(), until=1.0)
     answer.set()
+
+
+def test_functions_that_share_the_time_get_a_quarter_of_it_together(monkeypatch):
+    monkeypatch.setenv(VARIABLES[1], "8")
+    answer = threading.Event()
+    first, second, third = TickTime("clicks").share([answer.wait, lambda: 3, lambda: 1 / 0], until=0.5)
+    answer.set()
+    assert isinstance(first, TickTooLong)
+    assert "not ready after 1 s" in str(first)
+    assert second == 3
+    assert isinstance(third, ZeroDivisionError)
+
+
+def test_nothing_is_called_once_the_time_is_over():
+    called = threading.Event()
+    (found,) = TickTime("clicks").share([called.set], until=0.0)
+    assert isinstance(found, TickTooLong)
+    assert not called.is_set()
