@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -436,11 +436,9 @@ def backlog_of(source: Source, cursor: Cursor | None, *, max_commits: int = MAX_
         since = created if cursor.history < 0 else time_of_id(cursor.history)
         return Backlog(since, None, has_more, deleted)
     if has_more:
-        # Of a raw source, the numbers of rows are not known yet, and to read them all would take long.
-        without = sum(1 for _ in takewhile(lambda each: each.rows == 0 and not each.replaced, commits))
-        return Backlog(
-            time_of_id(commits[min(without, len(commits) - 1)].id), len(commits) - without, has_more, deleted
-        )
+        # The first commit that is not consumed came after the last one that is.
+        since = created if cursor.commit is None else time_of_id(cursor.commit)
+        return Backlog(since, len(commits), has_more, deleted)
     for number, commit in enumerate(commits):
         (counted,) = source.with_rows([commit])
         if counted.rows or counted.replaced:  # others, such as one of an idle shard, may be left

@@ -12,7 +12,7 @@ import threading
 import time
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinesis_assets.errors import TickTooLong
 
@@ -83,8 +83,7 @@ class TickTime:
             return [too_long for _ in reads]
         started = [self._started_in_thread(read) for read in reads]
         wait(started, timeout=seconds)
-        found = [_outcome(each, too_long) for each in started]
-        return found  # noqa: RET504  # mypy
+        return [_outcome(each, too_long) for each in started]
 
     def _left(self, until: float) -> float:
         return max(0.0, self._started + until * dagsters_limit() - time.monotonic())
@@ -105,7 +104,7 @@ class TickTime:
         return done
 
 
-def _outcome(done: Future[_T], unfinished: Exception) -> _T | Exception:
+def _outcome(done: Future[Any], unfinished: Exception) -> Any:
     if not done.done():
         return unfinished
     error = done.exception()
