@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from benchmarks.harness.waiting import SECONDS
 from kinesis_assets.derive.derived_table import DerivedSnapshot
 from kinesis_assets.errors import CursorConflict, DataFileInvalid, TableRewritten, UpsertOvertaken
 from kinesis_assets.metrics import COMMIT_DURATION
+from kinesis_assets.table.store.chain import Chain
 from support.plain_derived import PlainDerived
 from support.table_folder import folder_of
 
@@ -20,6 +25,29 @@ def derived(tmp_path):
     derived = PlainDerived(tmp_path / "derived")
     derived.append((1, 1, "a"))
     return derived
+
+
+def test_a_store_that_does_not_answer_holds_up_no_other_table(derived, tmp_path, monkeypatch):
+    silent = PlainDerived(tmp_path / "silent")
+    silent.append((1, 1, "a"))
+    asked, answer, at = threading.Event(), threading.Event(), Chain.at
+
+    def wait_for_answer(chain, *arguments):
+        if chain is silent.table.entries:
+            asked.set()
+            answer.wait()
+        return at(chain, *arguments)
+
+    monkeypatch.setattr(Chain, "at", wait_for_answer)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(lambda: silent.table.snapshot().newest)
+        assert asked.wait(SECONDS)
+        try:
+            other = pool.submit(lambda: derived.table.snapshot().newest)
+            assert other.result(SECONDS) is not None
+        finally:
+            answer.set()
+    assert waiting.result() is not None
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import dagster as dg
 import pytest
 
 from kinesis_assets.dagster import dagster_internals
+from kinesis_assets.dagster.events import missing_events
 from kinesis_assets.dagster.sensor import sensor
 from kinesis_assets.errors import TableUnreachable
 from kinesis_assets.table.commit_ids import new_id
@@ -126,6 +128,30 @@ def test_of_a_run_that_died_while_it_reported_only_the_missing_shards_are_report
     daemon.end(run, Status.FAILURE)
     daemon.tick()
     assert [facts["shard"] for facts in daemon.materializations() if "rows" in facts] == [B]
+
+
+def test_the_events_of_much_earlier_commits_of_the_run_are_not_read(source, daemon, monkeypatch):
+    source.create(1)
+    source.put(A, 3)
+    daemon.tick()
+    run = daemon.run({PARTITION: A})
+    hour = new_id() // int(time.time()) * 3600  # ids begin with the time
+    for _ in range(3):
+        batch = {"batch_id": str(new_id() - hour)}
+        daemon.report_event(run, dg.AssetMaterialization(raw_key(source.name), partition=A, metadata=batch))
+    result = daemon.commit([A], run.run_id)
+    daemon.end(run, Status.FAILURE)
+    read, events_of = [], missing_events.events_of
+
+    def noted(*arguments, **options):
+        for event in events_of(*arguments, **options):
+            read.append(event)
+            yield event
+
+    monkeypatch.setattr(missing_events, "events_of", noted)
+    daemon.tick()
+    assert daemon.materializations()[0]["batch_id"] == str(result.batch_id)
+    assert len(read) == 1
 
 
 def test_a_fresh_cursor_adds_nothing_that_was_added_before(source, daemon):

@@ -209,6 +209,26 @@ def test_no_run_is_ended_if_heartbeats_cannot_be_listed(deployment, monkeypatch)
     assert deployment.status(run) is Status.FAILURE
 
 
+def test_a_table_whose_heartbeats_cannot_be_listed_hides_no_dead_run_of_another(deployment, monkeypatch):
+    unreadable, dead = deployment.started(FIRST), deployment.started(SECOND)
+    deployment.tick()
+    listed = derived_runs.heartbeats
+
+    def refuse_first(table):
+        if table.uri.endswith("first"):
+            raise OSError("slow down")
+        return listed(table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(derived_runs, "heartbeats", refuse_first)
+        deployment.pass_time(SECONDS_SILENT)
+    assert deployment.status(dead) is Status.FAILURE
+    deployment.pass_time(SECONDS_SILENT - 1)
+    assert deployment.status(unreadable) is Status.STARTED
+    deployment.pass_time(1)
+    assert deployment.status(unreadable) is Status.FAILURE
+
+
 def test_a_run_whose_status_has_changed_since_it_was_observed_is_not_ended(deployment):
     run = deployment.started(FIRST)
     deployment.instance.report_run_canceling(run)

@@ -261,6 +261,27 @@ def test_a_tick_that_was_given_up_stores_nothing_when_the_store_answers(
     assert events().records != before
 
 
+def test_a_tick_that_was_given_up_while_it_read_the_totals_adds_no_events(
+    source, daemon, instance, monkeypatch
+):
+    answer, stream_event = threading.Event(), sensor.stream_event
+
+    def wait_for_answer(*arguments):
+        answer.wait()
+        return stream_event(*arguments)
+
+    source.create(1)
+    source.put(A, 1)
+    daemon.commit([A], by="a run that died")
+    monkeypatch.setattr(sensor, "stream_event", wait_for_answer)
+    monkeypatch.setenv(LIMIT, "4")
+    with pytest.raises(TickTooLong):
+        daemon.tick()
+    answer.set()
+    join_ticks()
+    assert instance.fetch_materializations(daemon.project.names.raw_key, limit=1).records == []
+
+
 def test_derived_tables_whose_store_does_not_answer_do_not_hold_up_the_stream(source, daemon, monkeypatch):
     answer = threading.Event()
     monkeypatch.setattr(sensor, "derived_check_events", lambda *_, **__: answer.wait())

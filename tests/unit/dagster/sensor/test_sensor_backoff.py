@@ -12,7 +12,7 @@ from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_runs import OVERLAP, SECONDS_SILENT, WAITS, EndedRun, ShardBackoff
 from kinesis_assets.testing import Clock
-from support.daemon import FIRST, LAST, PARTITION, Daemon, Status
+from support.daemon import FIRST, LAST, PARTITION, Daemon, Status, origin_of
 from support.forged_positions import forge_shards
 from support.mentions import assert_mentions
 from support.raw_checks import CHECKS
@@ -422,6 +422,39 @@ def test_a_finished_shard_is_forgotten(source, daemon, clock):
     daemon.finish(A)
     daemon.tick()
     assert Cursor.parse(daemon.cursor).backoff.shards == {}
+
+
+@pytest.mark.slow
+def test_the_next_tick_reads_only_the_runs_since_the_newest_one_of_any_asset(source, daemon, clock):
+    del clock
+    source.create(1)
+    mine = ended(daemon, {PARTITION: A}, Status.SUCCESS, A)
+    daemon.tick()
+    other = daemon.instance.add_run(
+        dg.DagsterRun(
+            "other",
+            status=Status.STARTED,
+            asset_selection=frozenset({dg.AssetKey("other")}),
+            remote_job_origin=origin_of("other"),
+        )
+    )
+    daemon.end(other, Status.SUCCESS)
+    daemon.tick()
+    backoff = Cursor.parse(daemon.cursor).backoff
+    record = daemon.instance.get_run_record_by_id(other.run_id)
+    assert backoff.newest == record.update_timestamp.timestamp()
+    assert backoff.counted.keys() == {mine.run_id, other.run_id}
+
+
+@pytest.mark.slow
+def test_a_shard_that_a_later_canceled_run_materialized_too_did_not_fail(source, daemon, clock):
+    del clock
+    source.create(2)
+    daemon.tick()
+    ended(daemon, {FIRST: A, LAST: B}, Status.FAILURE, A)
+    ended(daemon, {FIRST: A, LAST: B}, Status.CANCELED, A)
+    daemon.tick()
+    assert Cursor.parse(daemon.cursor).backoff.shards.keys() == {B}
 
 
 def test_a_tick_reads_no_events_of_runs_which_may_have_very_many(source, daemon, clock, monkeypatch):
