@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kinesis_assets.cli.options import FAILED, SPARK, json_option, project_of, stream_options
+from kinesis_assets.cli.options import FAILED, SPARK, SecondsRange, json_option, project_of, stream_options
 from kinesis_assets.cli.output import print_rows, progress_bar
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ _MAX_MARGIN = 366 * 86_400
 )
 @click.option(
     "--margin",
-    type=click.FloatRange(min=0, max=_MAX_MARGIN),
+    type=SecondsRange(min=0, max=_MAX_MARGIN),
     default=3600,
     show_default=True,
     metavar="SECONDS",

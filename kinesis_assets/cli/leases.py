@@ -10,6 +10,7 @@ import click
 
 from kinesis_assets.cli.options import (
     POSITIONS,
+    SecondsRange,
     apply_option,
     by_option,
     json_option,
@@ -35,7 +36,7 @@ def _table_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option(
             "--failover-time",
-            type=click.FloatRange(0, min_open=True, max=3600),
+            type=SecondsRange(0, min_open=True, max=3600),
             default=10.0,
             show_default=True,
             help="Seconds in which a live worker renews its leases: its failover time.",

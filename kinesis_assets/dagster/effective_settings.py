@@ -34,7 +34,8 @@ _PARTS_OF_NAMES = r"secret|passw|[._-]pwd|token|authorization|(?:access|account|
 _SECRET_NAMES = re.compile(rf"{_PARTS_OF_NAMES}|credential$", re.IGNORECASE)
 
 _SECRET_PARTS = re.compile(
-    rf"((?:{_PARTS_OF_NAMES})[\w.-]*\s*[=:]\s*(?:(?:basic|bearer)\s+)?)[^\s,;&\"']+", re.IGNORECASE
+    rf"((?:{_PARTS_OF_NAMES})[\w.-]*[\"']?\s*[=:]\s*[\"']?(?:(?:basic|bearer|token)\s+)?)[^\s,;&\"']+",
+    re.IGNORECASE,
 )
 """Secrets within a value, such as a system property in the options of the JVM."""
 

@@ -34,6 +34,8 @@ from support.iceberg.foreign import restore_catalog
 from support.timing import WRITING
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recovery.md").read_text()
+COMMANDS = [block.splitlines() for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
+PYTHON = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 RUN = "kinesis-assets run --stream clicks --table ./clicks"
 
 
@@ -64,8 +66,7 @@ def call(line):
 
 @pytest.mark.usefixtures("clicks")
 def test_the_commands_recover_a_restored_table():
-    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    *others, restored = [block.splitlines() for block in blocks]
+    *others, restored, _ = COMMANDS
     lines = [line for block in others for line in block]
     assert [line.split()[1] for line in lines] == ["doctor", "doctor", "replay", "replay"]
     assert [call(line) for line in lines] == [0, 0, 0, 0]
@@ -75,6 +76,18 @@ def test_the_commands_recover_a_restored_table():
     assert [line.split()[1] for line in restored] == ["replay", "doctor", "adopt", "adopt"]
     assert [call(line) for line in restored] == [0, 0, 0, 0]
     assert call(RUN) == 0
+
+
+@pytest.mark.usefixtures("clicks")
+def test_the_steps_recover_a_lost_data_file():
+    (file,) = Path("clicks").glob("arrival_date=*/*.parquet")
+    file.unlink()
+    assert call("kinesis-assets doctor --stream clicks --table ./clicks --dry-run") == 1
+    exec(PYTHON[0], {})  # noqa: S102
+    *_, (find, replay) = COMMANDS
+    assert call(find) == 1
+    assert call(replay) == 0
+    assert call(find) == 0
 
 
 def test_the_documented_names_exist():
@@ -136,7 +149,7 @@ def test_the_python_recovers_from_a_restored_catalog(tmp_path):
         code = re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], code)
         exec(code, {"catalog": newest.catalog})  # noqa: S102
 
-    register, give_up = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    _, register, give_up = PYTHON
     run(register)
     assert rows_by_shard(table) == rows
     with pytest.raises(TableUnsuitable, match="to the present time"):

@@ -243,11 +243,9 @@ def _compared(
         last_number = msgspec.structs.replace(up_to, sub_sequence_number=None)
     if margin is not None:
         oldest = summary.oldest_kept
-        if start.timestamp is not None and start.timestamp > oldest:
-            first = Position.at_timestamp(max(start.timestamp - margin, oldest))
-        last = now
-        if end.timestamp is not None and end.timestamp < now and not latest:
-            last = min(end.timestamp + margin, now)
+        if start.timestamp is not None:
+            first = Position.at_timestamp(max(start.timestamp - margin, min(oldest, start.timestamp)))
+        last = min(end.timestamp + margin, now) if end.timestamp is not None and not latest else now
         last_number = None
     created = summary.identity.created
     if start.timestamp is not None:

@@ -311,7 +311,8 @@ def _refuse_read_rows(
     starts = {shard.shard_id: at(shard.starting_sequence_number) for shard in listing.shards}
     for shard_id in sorted(shard_ids & rows.keys()):
         row, position = rows[shard_id], moves[shard_id].after.position
-        if row.is_read_again(position, starts.get(shard_id)):
+        has_expired = row.last_arrival <= listing.summary.oldest_kept
+        if not has_expired and row.is_read_again(position, starts.get(shard_id)):
             raise SeekRefused(
                 shard_id,
                 f"the stream returned no record from {position} on, but the table has {row.sequence_number}, "

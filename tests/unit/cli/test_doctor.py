@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -11,11 +12,11 @@ from kinesis_assets.ingest.plan import ReadPolicy, plan_run
 from kinesis_assets.ingest.run import execute_run
 from kinesis_assets.ingest.task import land_group
 from kinesis_assets.kinesis.client import StreamClient
+from support.command_line import single_line_error
 from support.stream_names import raw_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from kinesis_assets.table.raw_table import PositionedTable
     from support.command_line import RunCommand
@@ -87,6 +88,16 @@ def test_the_latest_event_is_that_of_the_stream_after_events_were_added(
     facts = {name: value.value for name, value in record.asset_materialization.metadata.items()}
     assert record.partition_key is None
     assert (facts["open shards"], facts["dagster/row_count"]) == (1, 10)
+
+
+@pytest.mark.usefixtures("unreported")
+def test_findings_before_an_error_are_printed(cli: RunCommand, stream_options, table: PositionedTable):
+    (file,) = Path(table.uri).glob("arrival_date=*/*.parquet")
+    file.unlink()
+    done = cli("doctor", *stream_options, "--rows", "--json")  # no Java
+    assert done.exit_code == 1
+    assert "JAVA_HOME" in single_line_error(done.err)
+    assert [line["check"] for line in done.lines] == CHECKS[: CHECKS.index("restore")]
 
 
 def test_a_problem_is_one_line_in_the_default_output(cli: RunCommand, stream_options, kinesis, stream):

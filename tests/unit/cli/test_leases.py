@@ -192,3 +192,9 @@ def test_options_that_do_not_fit_are_bad_input(
     done = cli("leases", "import", *stream_options, *given)
     assert (done.exit_code, done.out) == (2, "")
     single_line_error(done.err)
+
+
+def test_a_failover_time_that_is_no_number_is_refused(cli: RunCommand, stream_options: list[str]) -> None:
+    done = cli("leases", "export", *stream_options, "--lease-table", "t", "--failover-time", "nan")
+    assert (done.exit_code, done.out) == (2, "")
+    assert "Error: Invalid value for '--failover-time'" in done.err

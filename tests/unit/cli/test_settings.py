@@ -96,6 +96,7 @@ def test_settings_of_spark_are_added_to_those_of_the_command(tmp_path):
         ("max_records=null", None),
         ("start=2026-01-31", "2026-01-31"),
         ("profile_name=007", "007"),
+        ("session_name=2026-02-30", "2026-02-30"),
         ("start={shardId-000000000000: LATEST}", {"shardId-000000000000": "LATEST"}),
         ("start=AT_TIMESTAMP:2026-01-31T12:00:00Z", "AT_TIMESTAMP:2026-01-31T12:00:00Z"),
     ],

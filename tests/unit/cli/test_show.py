@@ -95,6 +95,20 @@ def test_it_shows_every_setting_in_the_declared_order_as_it_applies():
         {"spark.jars.repositories": f"https://ann:{HIDDEN}@repo.example/maven"},
         {"nested": {"password": [HIDDEN]}},
         {"spark.my.password": 1234567},
+        {"spark.sql.catalog.lake.header.Authorization": f"Bearer {HIDDEN}"},
+        {"spark.sql.catalog.lake.header.X-Api-Key": HIDDEN},
+        {"spark.hadoop.fs.azure.account.key.x": HIDDEN},
+        {"spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net": HIDDEN},
+        {"spark.sql.catalog.lake.jdbc.pwd": HIDDEN},
+        {"spark.sql.catalog.lake.jdbc.passwd": HIDDEN},
+        {"spark.my.private-key": HIDDEN},
+        {"spark.driver.extraJavaOptions": f"-Xmx1g -Dapi_key={HIDDEN} -Da=b"},
+        {"spark.driver.extraJavaOptions": f"-Xmx1g -Dlake.jdbc.pwd={HIDDEN} -Da=b"},
+        {"spark.my.headers": f"Accept: text/plain, Authorization: Bearer {HIDDEN}"},
+        {"spark.my.headers": f"Authorization:Basic {HIDDEN}"},
+        {"spark.my.headers": f"x-api-key: {HIDDEN}"},
+        {"spark.my.headers": f'{{"Authorization": "Bearer {HIDDEN}"}}'},
+        {"spark.my.headers": f"Authorization: Token {HIDDEN}"},
     ],
 )
 def test_secrets_are_masked(config):
@@ -113,6 +127,34 @@ def test_what_is_around_a_secret_and_names_of_classes_stay():
     assert found["attributes"]["spark_config"] == config | {
         "spark.driver.extraJavaOptions": f"-Xmx1g -Dmy.password={MASK} -Da=b"
     }
+
+
+def test_what_is_around_a_secret_in_headers_stays():
+    config = {"spark.my.headers": f"Accept: text/plain, Authorization: Bearer {HIDDEN}, X-Name: orders"}
+    found = yaml.safe_load(shown(build_kinesis_stream("clicks", table="clicks", spark_config=config)))
+    assert found["attributes"]["spark_config"] == {
+        "spark.my.headers": f"Accept: text/plain, Authorization: Bearer {MASK}, X-Name: orders"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("partition_key", "customer"),
+        ("spark.sql.shuffle.partitions", "200"),
+        ("key_prefix", "eu"),
+        ("stream_key", "id"),
+        ("spark.hadoop.fs.s3a.bucket.keys", "orders"),
+        ("spark.hadoop.fs.s3a.connection.ssl.enabled", "true"),
+        ("spark.yarn.principal", "account"),
+        ("spark.driver.extraJavaOptions", "-Dpartition_key=customer -Duser.timezone=UTC"),
+        ("spark.sql.catalog.lake.uri", "https://api.example/keys?account=orders"),
+        ("spark.sql.catalog.lake.jdbc.user", "pwd"),
+    ],
+)
+def test_what_is_no_secret_stays(name, value):
+    found = yaml.safe_load(shown(build_kinesis_stream("clicks", table="clicks", spark_config={name: value})))
+    assert found["attributes"]["spark_config"] == {name: value}
 
 
 def test_the_value_of_an_environment_variable_is_shown(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 
 from benchmarks.harness.waiting import wait_until
 from kinesis_assets.demo import dev
-from kinesis_assets.errors import SparkServerFailed
+from kinesis_assets.errors import InvalidInput, SparkServerFailed
 
 
 class Supervisor:
@@ -50,6 +51,42 @@ def test_spark_is_supervised_until_dagster_has_ended(dagster):
 def test_dev_ends_if_spark_cannot_be_restarted(dagster):
     with pytest.raises(SparkServerFailed, match="given up"):
         dev._wait_for_dagster(dagster, Supervisor(most=2), check_interval=0.01)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project on a machine with Java. The signal handlers that `dev` sets are reset."""
+    monkeypatch.setattr(dev, "require_java", lambda: None)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield tmp_path
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+HOLDER = """if True:
+    import sys
+    from pathlib import Path
+    from kinesis_assets.demo.dev import _only_one
+    with _only_one(Path(sys.argv[1])):
+        print(flush=True)
+        input()
+"""
+
+
+def test_a_second_environment_of_a_project_is_refused_and_deletes_nothing(project):
+    folder = project / ".local" / "dev"
+    kept = folder / "orders" / "row"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", HOLDER, folder], **pipes) as first:
+        assert first.stdout.readline()
+        with pytest.raises(InvalidInput, match=r"development environment that runs; end it"):
+            dev.run_dev(project, port=0)
+        assert kept.exists()
+        first.kill()
+    with dev._only_one(folder):
+        assert kept.exists()
 
 
 @pytest.mark.slow

@@ -5,12 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from kinesis_assets.errors import InvalidInput, StreamRecreated, TableRewritten, TableUnsuitable
 from support.prepared_streams import ingest_and_restore
 
 pytestmark = pytest.mark.slow
+
+
+def overwrite(bench, rows):
+    """Replace the table's rows, as an operator might."""
+    write_deltalake(bench.table.uri, rows, mode="overwrite")
 
 
 def test_runs_continue_after_a_restore_was_accepted(bench):
@@ -80,6 +87,45 @@ def test_a_restore_is_accepted_once_the_rows_that_a_seek_deleted_are_deleted_aga
     bench.adopt()
     bench.run()
     assert bench.items == [1, 2]
+
+
+def test_rows_of_a_new_shard_that_no_run_has_read_are_refused(bench):
+    (parent,) = bench.create()
+    bench.put(1)
+    bench.run()
+    child, _ = bench.split(parent)
+    (number,) = bench.put(2)
+    rows = bench.arrow()
+    for name, value in (("shard_id", child), ("sequence_number", number), ("data", b"2")):
+        column = rows.schema.get_field_index(name)
+        field = rows.schema.field(column)
+        rows = rows.set_column(column, field, pa.array([value], field.type))
+    overwrite(bench, pa.concat_tables([bench.arrow(), rows]))
+    assert child not in bench.positions.shards
+    for apply in (False, True):
+        with pytest.raises(TableUnsuitable, match=f"of {child} up to {number}: the next run would add them"):
+            bench.adopt(apply=apply)
+    with pytest.raises(TableRewritten):
+        bench.run()
+    bench.delta.delete(f"shard_id = '{child}'")
+    bench.adopt()
+    bench.run()
+    assert bench.items == [1, 2]
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside those of the stream", "alone"])
+def test_rows_of_another_stream_in_an_overwritten_table_are_refused(bench, beside):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    rows = bench.arrow()
+    other = rows.set_column(0, rows.schema.field(0), pa.array(["another"]))
+    overwrite(bench, pa.concat_tables([rows, other]) if beside else other)
+    with pytest.raises(TableUnsuitable, match="'another'"):
+        bench.adopt()
+    assert bench.amendment is None
+    with pytest.raises(TableRewritten):
+        bench.run()
 
 
 def test_a_restore_of_rows_before_a_move_forward_is_accepted(bench):

@@ -233,10 +233,14 @@ def test_a_shard_that_cannot_be_read_fails_the_read(bench, faults):
         ("2999-01-01T00:00:00Z", None, "^--from: .* not in the past"),
         ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z", "use a later end"),
         ("TRIM_HORIZON", "2999-01-01T00:00:00Z", "^--to: .* not in the past"),
+        ("TRIM_HORIZON", "9999-12-31T23:59:59-05:00", "9999-12-31T23:59:59-05:00: is .* after the year 9999"),
+        ("0001-01-01T00:00:00+05:00", None, "is before the year 1"),
+        ("0001-01-01T00:00:00Z", None, "^--from: .*0001-01-01"),
         ("AT_SEQUENCE_NUMBER:49", None, "applies to 2"),
         ('{"shardId-9": "LATEST"}', None, "does not list"),
     ],
 )
-def test_an_invalid_window_is_refused(bench, start, end, error):
+@pytest.mark.parametrize("margin", [None, timedelta(hours=1)])
+def test_an_invalid_window_is_refused(bench, start, end, error, margin):
     with pytest.raises(InvalidInput, match=error):
-        bench.plan(start, end)
+        bench.plan(start, end, margin)

@@ -11,6 +11,7 @@ from kinesis_assets.errors import (
     ShardListStale,
     TableRewritten,
 )
+from kinesis_assets.operations.catch_up import jump
 from kinesis_assets.operations.leases import export_leases
 from kinesis_assets.operations.leases.lease import stream_name_of
 from kinesis_assets.operations.leases.lease_table import LeaseTable
@@ -18,6 +19,7 @@ from kinesis_assets.table.run_files.heartbeat import HEARTBEATS_FOLDER
 from kinesis_assets.table.run_files.pause import resume
 from kinesis_assets.table.store.storage import write_new
 from support.aggregates import aggregate_of
+from support.catch_ups import fill_gaps
 
 pytestmark = pytest.mark.slow  # starts moto
 
@@ -240,7 +242,72 @@ def test_a_time_is_handed_over_as_its_first_record_or_refused_without_one(handed
     assert (lease["checkpoint"], lease["checkpointSubSequenceNumber"]) == (number, -1)
 
 
+def test_a_time_is_handed_over_as_its_first_record_although_an_older_one_expires_soon(handed, bench, leases):
+    (shard_id,) = bench.create()
+    bench.put(1)
+    bench.later(hours=23.5)
+    bench.plan(start="LATEST")
+    handed.pause()
+    with pytest.raises(LeasesRefused, match="Resume the stream until a run has read a record"):
+        handed.hand()
+    bench.later(seconds=2)
+    (number,) = bench.put(2)
+    handed.hand()
+    lease = leases.items[shard_id]
+    assert (lease["checkpoint"], lease["checkpointSubSequenceNumber"]) == (number, -1)
+
+
+@pytest.mark.parametrize("behind_ms", [0, 1000], ids=["and says that it is the tip", "and goes on after it"])
+@pytest.mark.parametrize("records", [1, 2])
+def test_a_response_that_omits_the_record_before_a_time_does_not_make_it_the_trim_horizon(
+    handed, bench, leases, faults, records, behind_ms
+):
+    (shard_id,) = bench.create()
+    (older,) = bench.put(1)
+    bench.later(seconds=2)
+    bench.plan(start="LATEST")
+    bench.later(seconds=2)
+    later = bench.put(*range(2, records + 1))
+    handed.pause()
+    left = [1]
+
+    def omit(_call, response):
+        found = response.members["Records"]
+        if not left[0] or not found or found[0]["SequenceNumber"] != older:
+            return None
+        left[0] -= 1
+        return response.but(Records=found[1:], MillisBehindLatest=behind_ms)
+
+    faults.answer("GetRecords", omit)
+    if later:
+        handed.hand()
+        assert leases.items[shard_id]["checkpoint"] == later[0]
+    else:
+        with pytest.raises(LeasesRefused, match="has older records but no newer one"):
+            handed.hand()
+    assert left == [0]
+
+
 # Refusals
+
+
+def test_records_that_a_catch_up_is_still_to_add_are_refused(handed, bench, leases):
+    bench.create()
+    bench.put(1)
+    bench.run()
+    bench.later(minutes=2)
+    bench.put(2)
+    bench.later(minutes=2)
+    bench.put(3)
+    (shard_id,) = jump(bench.client, bench.table, by="ann", apply=True).moves
+    handed.pause()
+    for apply in (False, True):
+        with pytest.raises(LeasesRefused) as refused:
+            handed.hand(apply=apply)
+        assert "`kinesis-assets catch-up --apply`" in refused.value.reasons[shard_id]
+    assert leases.items == {}
+    assert fill_gaps(bench) == {}
+    assert effects(handed.hand()) == ["new"]
 
 
 @pytest.mark.usefixtures("read")

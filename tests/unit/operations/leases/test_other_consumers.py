@@ -334,6 +334,19 @@ def test_a_file_that_is_not_understood_is_refused(tmp_path, read, content):
         read(str(file))
 
 
+@pytest.mark.parametrize(
+    "marker",
+    [10**15, 10**20, 10**25, 10**400, "9999-12-31T23:59:59-05:00"],
+    ids=["10^15", "10^20", "10^25", "10^400", "text"],
+)
+def test_a_time_of_flink_after_the_year_9999_is_refused(tmp_path, marker):
+    file = tmp_path / "state.json"
+    start = {"shardIteratorType": "AT_TIMESTAMP", "startingMarker": marker}
+    file.write_text(json.dumps([{"shardId": A, "startingPosition": start}]))
+    with pytest.raises(InvalidInput, match=f"{A}: .* no position that is understood"):
+        of_flink(str(file))
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="cannot be read"):
         of_json(str(tmp_path / "none"))

@@ -101,6 +101,75 @@ def test_a_move_back_without_rows_to_delete_is_committed(bench):
     assert bench.items == [1]
 
 
+@pytest.fixture
+def skipped(bench):
+    """A shard of which a run has read records 1 and 2, and that was then moved to LATEST."""
+    (shard_id,) = bench.create()
+    bench.put(1)
+    bench.later(minutes=1)
+    bench.moment = bench.later(minutes=1)
+    bench.put(2)
+    bench.later(minutes=1)
+    bench.run()
+    bench.later(minutes=1)
+    bench.seek("LATEST")
+    assert bench.at(shard_id).position.timestamp == bench.now
+    return bench
+
+
+def test_a_move_from_latest_back_to_a_time_deletes_the_later_rows_and_the_next_run_lands_them_once(skipped):
+    (move,) = skipped.seek(f"AT_TIMESTAMP:{skipped.moment.isoformat()}").moves.values()
+    assert (move.direction, move.rows_removed, skipped.items) == (Direction.BACK, 1, [1])
+    skipped.run()
+    assert skipped.items == [1, 2]
+
+
+@pytest.mark.parametrize("only", [None, 1], ids=["all", "one"])
+def test_a_move_from_latest_back_to_a_time_is_refused_if_responses_omit_records_that_the_table_has(
+    skipped, faults, only
+):
+    before = skipped.positions
+    responses = []
+
+    def omit(_call, response):
+        responses.append(response)
+        if only is not None and len(responses) != only + 1:
+            return None
+        return response.but(Records=[], MillisBehindLatest=0)
+
+    faults.answer("GetRecords", omit)
+    for apply in (False, True):
+        responses.clear()
+        with pytest.raises(SeekRefused, match="Try again"):
+            skipped.seek(f"AT_TIMESTAMP:{skipped.moment.isoformat()}", apply=apply)
+    faults.clear()
+    assert (skipped.items, skipped.positions) == ([1, 2], before)
+    skipped.seek(f"AT_TIMESTAMP:{skipped.moment.isoformat()}")
+    skipped.run()
+    assert skipped.items == [1, 2]
+
+
+def test_a_move_from_latest_back_to_a_time_before_rows_that_have_expired_in_the_stream_is_made(skipped):
+    skipped.later(hours=25)
+    (move,) = skipped.seek(f"AT_TIMESTAMP:{skipped.moment.isoformat()}").moves.values()
+    assert (move.direction, move.after.position.timestamp) == (Direction.BACK, skipped.moment)
+
+
+def test_a_move_from_latest_back_to_a_time_after_all_rows_is_made_without_a_record(bench):
+    (shard_id,) = bench.create()
+    bench.put(1)
+    bench.run()
+    moment = bench.later(minutes=1)
+    bench.later(minutes=1)
+    bench.seek("LATEST")
+    assert bench.at(shard_id).position.timestamp == bench.now
+    bench.seek(f"AT_TIMESTAMP:{moment.isoformat()}")
+    assert bench.at(shard_id).position.timestamp == moment
+    bench.put(2)
+    bench.run()
+    assert bench.items == [1, 2]
+
+
 def test_a_move_back_before_a_gap_removes_the_gap(bench):
     (shard_id,) = bench.create()
     first, _, third = bench.put(1, 2, 3)
