@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_SECONDS_OF_TURN = 10.0
+"""Time after which a table that is far behind takes no other step before the others had their turns."""
+
 _SECONDS_TO_END = 60.0
 
 
@@ -38,9 +41,10 @@ class _Failure:
 class ContinuousDerivations:
     """Consumes commits into derived tables, in its own thread, within the context of this object.
 
-    The tables take turns, with one step each. When the context ends, what was committed until then is
-    consumed, for `_SECONDS_TO_END` at most: a table that is far behind goes on in the next run. A table that
-    fails delays neither the run nor the other tables. It is tried again after a wait, and in the end.
+    The tables take turns, with steps for `_SECONDS_OF_TURN` each. When the context ends, what was committed
+    until then is consumed, for `_SECONDS_TO_END` at most: a table that is far behind goes on in the next run.
+    A table that fails delays neither the run nor the other tables. It is tried again after a wait, and in the
+    end.
 
     Args:
         tables: By name, a function that consumes what is new in the table's source, as `derive` does. The
@@ -122,14 +126,22 @@ class ContinuousDerivations:
         return None if due is None else max(0.0, due - self._clock.monotonic())
 
     def _consume(self, name: str) -> None:
-        """Take one step of a table, if there are rows for one."""
-        if self._stopped.is_set():
-            return
+        """Take the turn of a table: steps until there are no new rows, or until its time is over."""
+        until = self._clock.monotonic() + _SECONDS_OF_TURN
+        left = self._behind.pop(name, None)
         try:
-            commits = self._behind.pop(name, None) or self._tables[name]()
-            if (commit := next(commits, None)) is not None:
-                self._behind[name] = commits
-                self._report(name, commit)
+            commits = self._tables[name]() if left is None else left
+            while not self._stopped.is_set():
+                commit = next(commits, None)
+                if commit is not None:
+                    self._report(name, commit)
+                    if self._clock.monotonic() >= until:
+                        self._behind[name] = commits
+                        break
+                elif commits is left:  # the last turn ended with its last step, and the source may have more
+                    commits = self._tables[name]()
+                else:
+                    break
         except Exception as error:  # noqa: BLE001  # also any error of a transformation; it is reported
             before = self._failed.get(name)
             times = 1 if before is None else before.times + 1

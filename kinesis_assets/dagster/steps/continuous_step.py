@@ -189,12 +189,18 @@ def _derivations(
         if key in unreported:
             progress[key] = report_missing_events(context, stream, key, stored[key])
             unreported.discard(key)
-        with tagged(spark, _tag_of(context)):
-            for commit in consumption.commits(context, key, stream, stored[key], spark):
-                unreported.add(key)
-                yield commit  # the caller reports it before it continues
-                if progress[key].through == commit.commit_id:  # no other run has committed before it
-                    unreported.discard(key)
+        tag = _tag_of(context)
+        with tagged(spark, tag):  # not while it yields, since other tables take steps in between
+            found = consumption.commits(context, key, stream, stored[key], spark)
+        while True:
+            with tagged(spark, tag):
+                commit = next(found, None)
+            if commit is None:
+                return
+            unreported.add(key)
+            yield commit  # the caller reports it before it continues
+            if progress[key].through == commit.commit_id:  # no other run has committed before it
+                unreported.discard(key)
 
     def report(name: str, commit: DerivedCommit) -> None:
         key = dg.AssetKey.from_user_string(name)

@@ -52,6 +52,18 @@ def test_the_position_moves_once_it_is_a_day_old_although_rows_expire_each_day(b
     assert before.cursor.commit < commit.cursor.commit == newest.commit_id
 
 
+def test_the_position_moves_after_fifty_commits_without_rows(bench, derived):
+    bench.put(order(1))
+    bench.run()
+    derived.run()
+    for _ in range(49):
+        bench.forge()
+    assert derived.run() == []
+    newest = bench.forge()
+    (commit,) = derived.run()
+    assert (commit.rows, commit.cursor.commit, derived.run()) == (0, newest.commit_id, [])
+
+
 def test_the_history_is_consumed_in_bounded_steps(bench, derived):
     for number in range(4):
         bench.put(order(number))

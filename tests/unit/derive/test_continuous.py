@@ -25,24 +25,35 @@ class Tables:
         self.pending = {name: [] for name in names}
         self.errors = {}
         self.attempts = Counter()
+        self.seconds = 0.0  # that a step takes
         self.reported = []
+        self.on_report = lambda *_: None
         self.failures = []
 
     def derivations(self):
         return ContinuousDerivations(
             {name: lambda name=name: self.consume(name) for name in self.names},
-            report=lambda name, number: self.reported.append((name, number)),
+            report=self.report,
             report_failure=lambda name, error: self.failures.append((name, str(error))),
             backoff=BACKOFF,
             clock=self.time,
         )
 
     def consume(self, name):
+        """Consume what is new. As in `derive`, each step decides whether there is another one."""
         self.attempts[name] += 1
-        while self.pending[name]:
+        more = bool(self.pending[name])
+        while more:
             if name in self.errors:
                 raise self.errors[name]
-            yield self.pending[name].pop(0)
+            number = self.pending[name].pop(0)
+            more = bool(self.pending[name])
+            self.time.now += self.seconds
+            yield number
+
+    def report(self, name, number):
+        self.on_report(name, number)
+        self.reported.append((name, number))
 
 
 @pytest.fixture
@@ -76,6 +87,84 @@ def test_each_table_is_consumed_after_its_source(tables):
     with tables.derivations():
         pass
     assert tables.reported == [("orders", 1), ("revenue", 2)]
+
+
+def test_a_table_with_a_long_backlog_does_not_hold_up_the_others(tables):
+    tables.pending = {"orders": [1, 2, 3], "revenue": [4, 5]}
+    tables.seconds = 10.0
+    with tables.derivations():
+        wait_until(lambda: len(tables.reported) == 5)
+    turns = [("orders", 1), ("revenue", 4), ("orders", 2), ("revenue", 5), ("orders", 3)]
+    assert tables.reported == turns
+
+
+def test_a_table_that_is_far_behind_at_the_end_goes_on_in_the_next_run(tables):
+    tables.seconds = 25.0
+    with tables.derivations():
+        wait_until(lambda: tables.attempts["revenue"] >= 1)
+        tables.pending["orders"] = [1, 2, 3, 4, 5]
+    assert (tables.reported, tables.pending["orders"]) == (
+        [("orders", 1), ("orders", 2), ("orders", 3)],
+        [4, 5],
+    )
+
+
+def test_a_table_consumes_what_its_source_commits_after_the_end(tables):
+    tables.on_report = lambda name, number: name == "orders" and tables.pending["revenue"].append(10 * number)
+    with tables.derivations():
+        wait_until(lambda: tables.attempts["revenue"] >= 1)
+        tables.pending["orders"] = [1, 2, 3]
+    assert [number for name, number in tables.reported if name == "revenue"] == [10, 20, 30]
+
+
+def committed_meanwhile(tables, then):
+    """Let the source get another commit while the last step of a table ends, and act then."""
+
+    def on_report(_, number):
+        if number == 1:
+            tables.pending["orders"].append(2)
+            then()
+
+    tables.on_report = on_report
+    tables.seconds = 10.0  # so that the step ends the turn of the table
+
+
+def test_a_commit_that_comes_during_the_last_step_of_a_table_is_consumed_while_the_run_goes_on(tables):
+    derivations = tables.derivations()
+    committed_meanwhile(tables, derivations.consume)
+    tables.pending["orders"] = [1]
+    with derivations:
+        wait_until(lambda: tables.reported == [("orders", 1), ("orders", 2)])
+
+
+def test_a_commit_that_comes_during_the_last_step_of_a_table_is_consumed_at_the_end(tables):
+    stepping, may_go_on = threading.Event(), threading.Event()
+
+    def until_the_run_ends():
+        stepping.set()
+        may_go_on.wait()
+
+    committed_meanwhile(tables, until_the_run_ends)
+    tables.pending["orders"] = [1]
+    derivations = tables.derivations()
+    with derivations:
+        stepping.wait()
+        threading.Timer(0.1, may_go_on.set).start()
+    assert tables.reported == [("orders", 1), ("orders", 2)]
+
+
+def test_a_table_of_which_a_commit_cannot_be_reported_waits_before_it_goes_on(tables):
+    refusals = [OSError("no connection")]
+
+    def on_report(*_):
+        if refusals:
+            raise refusals.pop()
+
+    tables.on_report = on_report
+    tables.pending["orders"] = [1, 2]
+    with tables.derivations():
+        wait_until(lambda: tables.reported == [("orders", 2)])
+    assert tables.time.waits == [1.0]
 
 
 def test_a_failing_table_does_not_delay_the_others(tables):

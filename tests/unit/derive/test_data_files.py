@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import date
 
 import msgspec
@@ -97,6 +98,30 @@ def test_rows_with_a_partition_date_that_no_program_can_read_are_not_written(tmp
     assert file.partition == {"value": "9999-12-31"}
     with pytest.raises(ValueError, match=r"\bvalue\b.*\b10000-01-01\b"):
         write(tmp_path, days(LAST_DAY + 1), partition_by=("value",))
+
+
+def test_each_of_a_few_values_has_one_file_although_every_batch_has_rows_of_all(tmp_path):
+    files = write(tmp_path, *[pa.array(range(20))] * 10, partition_by=("value",))
+    assert sorted(int(file.partition["value"]) for file in files) == list(range(20))
+    assert {file.rows for file in files} == {10}
+
+
+def test_for_the_first_of_too_many_values_the_file_that_was_not_used_for_the_longest_time_is_closed(tmp_path):
+    order = [*range(64), 0, 64, 0, 1]
+    files = write(tmp_path, *(pa.array([value]) for value in order), partition_by=("value",))
+    numbers = Counter(int(file.partition["value"]) for file in files)
+    assert {value for value, number in numbers.items() if number > 1} == {1}
+
+
+def test_the_file_with_the_most_rows_in_memory_writes_them_once_all_have_four_row_groups(tmp_path):
+    """Each row takes 8 bytes, so the rows of the last value exceed the limit."""
+    sizes = [(0, 1000), *((value, 400) for value in range(1, 12)), (0, 1)]
+    batches = [pa.array([value] * rows) for value, rows in sizes]
+    files = write(tmp_path, *batches, partition_by=("value",), layout=FileLayout(row_group_bytes=10_000))
+    groups = {
+        int(file.partition["value"]): pq.read_metadata(tmp_path / file.path).num_row_groups for file in files
+    }
+    assert groups == {0: 2, **dict.fromkeys(range(1, 12), 1)}
 
 
 INVALID = pa.array([b"a\xffb", b"\xe9", "ü😀".encode(), None], pa.binary()).view(pa.string())

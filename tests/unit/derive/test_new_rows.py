@@ -16,11 +16,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from kinesis_assets import Cursor, new_rows, read_table
 from kinesis_assets.derive import data_files
+from kinesis_assets.derive.commit_entry import Definition, Kind
 from kinesis_assets.derive.cursor import BatchRecords, Selection, are_among
 from kinesis_assets.derive.derived_source import open_source
 from kinesis_assets.derive.new_rows import next_rows, refuse_next_run, rows_since
 from kinesis_assets.derive.policy import OnDeleted
 from kinesis_assets.derive.raw_source import RawSource
+from kinesis_assets.derive.rebuild import rebuild
 from kinesis_assets.errors import (
     InvalidInput,
     PositionsUnreadable,
@@ -37,7 +39,7 @@ from kinesis_assets.table.positions.positions_chain import PositionsChain
 from kinesis_assets.table.positions.positions_file import CommitRef
 from support.conditions import Condition
 from support.derived import maintain_table
-from support.formats import append, iceberg_of, settings_of, table_of
+from support.formats import append, iceberg_of, settings_of, source_format, table_of
 from support.iceberg.foreign import expire_all_but_current
 from support.plain_derived import PlainDerived
 from support.single_task import land_as_in_spark
@@ -103,6 +105,41 @@ def test_steps_over_compacted_files_are_bounded(landed):
     file = rows.bytes  # an equal part for each of five commits, of which three are new
     rows = new_rows(landed.table.uri, cursor, max_bytes=file // 2)
     assert (items(landed, rows), rows.more) == ([3, 4], True)
+
+
+@pytest.fixture
+def sought(bench):
+    """A table that was compacted after a row, a seek back and another row; and the position before these.
+
+    So each of the three batches has a third of the file.
+    """
+    first, second = bench.create(2)
+    bench.put(0, shard_id=first)
+    bench.run()
+    cursor = new_rows(bench.table.uri).cursor
+    for number in (1, 2):
+        bench.put(number, shard_id=second)
+        bench.run([second])
+        if number == 1:
+            bench.seek("TRIM_HORIZON", first)
+    DeltaTable(bench.table.uri).optimize.compact()
+    return bench, cursor
+
+
+def test_both_commits_of_a_seek_are_taken_in_one_step(sought):
+    bench, cursor = sought
+    commits = open_source(bench.table.uri).commits_since(cursor)
+    seek, amendment = sorted(commits[1:3], key=lambda commit: commit.amends)
+    assert (seek.batch_id, amendment.amends) == (amendment.batch_id, True)
+    rows = new_rows(bench.table.uri, cursor, max_bytes=new_rows(bench.table.uri, cursor).bytes // 2)
+    assert (rows.cursor.commit, rows.cursor.amendment) == (seek.id, amendment.id)
+    assert (items(bench, rows), len(rows.lost), rows.more) == ([1], 1, True)
+
+
+def test_both_commits_of_a_seek_count_as_one_batch_in_the_size_of_a_step(sought):
+    bench, cursor = sought
+    rows = new_rows(bench.table.uri, cursor, max_bytes=new_rows(bench.table.uri, cursor).bytes * 9 // 10)
+    assert (items(bench, rows), rows.more) == ([1, 2], False)
 
 
 @pytest.fixture
@@ -352,6 +389,75 @@ def test_rows_that_expire_between_the_first_steps_are_lost_only_if_they_were_not
     maintain_table(bench, retention_days=2)
     rows = new_rows(bench.table.uri, rows.cursor)
     assert (len(rows.deleted), items(bench, rows)) == (lost, left)
+
+
+def source_of(bench):
+    return open_source(bench.table.uri, format=source_format(bench.table))
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def old(request, bench_of_today, tmp_path):
+    """A table with 1, which arrived three days ago, and 2."""
+    bench = bench_of_today
+    if request.param == "iceberg":
+        bench.table = table_of("iceberg", str(tmp_path / "iceberg"), bench.table.policy)
+    bench.create()
+    bench.set_retention(hours=1000)
+    land(bench, 1)
+    bench.later(days=3)
+    land(bench, 2)
+    return bench
+
+
+@pytest.fixture
+def started_again(old, tmp_path):
+    """A derived table of which all rows were deleted by a rebuild."""
+    source = source_of(old)
+    table = PlainDerived(tmp_path / "consumer", source.id)
+    table.append((1, 1, "a"), cursor=source.end, consumed=2)
+    rebuild(table.table, source, Definition(kind=Kind.APPEND), ["part"], by="ann", apply=True)
+    return table.table
+
+
+def next_after_rebuild(started_again, bench):
+    return next_rows(
+        started_again.uri,
+        started_again.snapshot(),
+        source_of(bench),
+        on_deleted=OnDeleted.FAIL,
+        max_bytes=inf,
+        is_rollup=False,
+    )
+
+
+def test_a_floor_that_deletes_no_row_after_a_rebuild_is_no_loss(started_again, old):
+    maintain_table(old, retention_days=3)
+    assert old.amendment.floor is not None
+    rows = next_after_rebuild(started_again, old)
+    assert (items(old, rows), rows.lost) == ([1, 2], [])
+
+
+def test_a_floor_that_deletes_rows_after_a_rebuild_is_refused(started_again, old):
+    maintain_table(old, retention_days=2)
+    assert old.items == [2]
+    with pytest.raises(SourceRowsDeleted, match="arrived before"):
+        next_after_rebuild(started_again, old)
+
+
+def test_a_floor_is_no_loss_after_a_rebuild_over_a_source_without_rows(bench_of_today, tmp_path):
+    bench = bench_of_today
+    bench.create()
+    bench.set_retention(hours=1000)
+    bench.run()
+    source = source_of(bench)
+    table = PlainDerived(tmp_path / "consumer", source.id)
+    table.append(cursor=source.end, consumed=0)
+    rebuild(table.table, source, Definition(kind=Kind.APPEND), ["part"], by="ann", apply=True)
+    bench.later(days=3)
+    maintain_table(bench, retention_days=2)
+    land(bench, 1)
+    assert bench.amendment.floor is not None
+    assert next_after_rebuild(table.table, bench).lost == []
 
 
 def restore_and_recover(bench, version):

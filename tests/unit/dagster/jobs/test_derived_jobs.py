@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from kinesis_assets import KinesisRoutesComponent, KinesisTableComponent
+from kinesis_assets import KinesisRoutesComponent, KinesisTableComponent, derived_table
 from kinesis_assets.dagster.jobs.derived_jobs import build_rebuild_job, redrive_asset
 from kinesis_assets.dagster.stream_names import op_key
+from kinesis_assets.dagster.stream_project import StreamProject
 from kinesis_assets.derive.commit_entry import Kind
 from kinesis_assets.errors import InvalidInput, TableMissing
 from support.dagster_components import dagsters_own_warnings, loaded
@@ -63,6 +64,24 @@ def test_the_run_id_of_a_rebuild_is_committed_and_the_asset_has_an_event(owned, 
     (record,) = instance.fetch_observations(dg.AssetKey("numbers"), limit=9).records
     facts = plain(record.asset_observation.metadata)
     assert (facts["rows deleted"], facts["lost rows"], facts["below"]) == (2, 1, ["counts"])
+
+
+def test_the_tables_below_include_those_that_are_derived_through_others(owned, instance, tmp_path):
+    stream = owned.project.stream
+
+    @derived_table(source=stream, upstream="counts", table=str(tmp_path / "largest"))
+    def largest(new: Any) -> Any:
+        return new
+
+    @derived_table(source=stream, upstream="largest", table=str(tmp_path / "names"))
+    def names(new: Any) -> Any:
+        return new
+
+    definitions = dg.Definitions.merge(owned.project.definitions, dg.Definitions(assets=[largest, names]))
+    owned.project = StreamProject(stream, definitions)
+    result = run(owned, instance, asset="numbers")
+    (output,) = result.filter_events(lambda event: event.is_successful_output)
+    assert plain(output.step_output_data.metadata)["below"] == ["counts", "largest", "names"]
 
 
 def test_a_rebuild_makes_a_renamed_asset_the_owner(owned, instance):

@@ -56,11 +56,11 @@ def written(derived, *keys, at=None):
     return deletion_files(writer.close(), SCHEMA, ("key",), at or datetime.now(UTC))
 
 
-def bury(derived, *keys, at=None):
+def bury(derived, *keys, at=None, deleted_for=WEEK):
     """Commit the deletions of some keys, beside those that the table remembers."""
     before = derived.table.snapshot().deletions(["value"])
     files = (*before, *written(derived, *keys, at=at))
-    seconds = int(WEEK.total_seconds())
+    seconds = int(deleted_for.total_seconds())
     return committed(derived, RememberedDeletions(order_by=("value",), seconds=seconds, files=files))
 
 
@@ -171,6 +171,15 @@ def test_small_files_of_about_the_same_time_are_merged(derived):
     assert (newest.rows, newest.smallest, newest.greatest) == (3, {"key": 0}, {"key": 2})
     assert days_from_now(-0.001) < newest.at <= days_from_now(0)
     assert FORGET not in steps_of(derived, limits=MaintenanceLimits(small_files=2))
+
+
+def test_small_files_of_the_same_hour_are_merged_however_short_deletions_are_remembered(derived):
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    times = [hour - timedelta(minutes=1), *(hour + timedelta(minutes=minutes) for minutes in (0, 20, 59))]
+    for key, at in enumerate(times):
+        bury(derived, key, at=at, deleted_for=timedelta(minutes=1))
+    step = steps_of(derived, limits=MaintenanceLimits(small_files=2))[FORGET]
+    assert (step.rows, step.files, sorted(file.rows for file in named(derived))) == (0, 3, [1, 3])
 
 
 def test_a_dry_run_forgets_and_merges_nothing(derived):
