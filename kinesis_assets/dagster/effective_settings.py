@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 
 _TYPE = "kinesis_assets.KinesisStreamComponent"
 
-_PARTS_OF_NAMES = r"secret|passw|[._-]pwd|token|authorization|(?:access|account|api|private)[._-]?key"
+_PARTS_OF_NAMES = r"secret|passw|(?<![a-z])pwd|token|authorization|(?:access|account|api|private)[._-]?key"
 """What names of secrets contain, as a pattern. Some are those of Spark (`spark.redaction.regex`)."""
 
 _SECRET_NAMES = re.compile(rf"{_PARTS_OF_NAMES}|credential$", re.IGNORECASE)
 
 _SECRET_PARTS = re.compile(
-    rf"((?:{_PARTS_OF_NAMES})[\w.-]*[\"']?\s*[=:]\s*[\"']?(?:(?:basic|bearer|token)\s+)?)[^\s,;&\"']+",
+    rf"(authorization[\"']?\s*:\s*[\"']?)[^,;&\"']+"
+    rf"|((?:{_PARTS_OF_NAMES})[\w.-]*[\"']?\s*[=:]\s*[\"']?)[^\s,;&\"']+",
     re.IGNORECASE,
 )
-"""Secrets within a value, such as a system property in the options of the JVM."""
+"""Secrets within a value, such as a header, or a system property in the options of the JVM."""
 
 
 def effective_settings(project: StreamProject) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def _shown(name: str, value: Any) -> Any:
         return MASK
     if isinstance(value, int | float):
         return value
-    return _SECRET_PARTS.sub(rf"\1{MASK}", mask_secrets(str(value)))
+    return _SECRET_PARTS.sub(rf"\1\2{MASK}", mask_secrets(str(value)))
 
 
 def _escaped(value: Any) -> Any:

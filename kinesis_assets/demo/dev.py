@@ -65,7 +65,8 @@ def _only_one(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise InvalidInput(
-                f"{folder} is that of a development environment that runs; end it, or use another clone"
+                f"a development environment of this project is already running in {folder}; stop it, or use "
+                "another clone"
             ) from None
         yield
 

@@ -42,7 +42,7 @@ class ContinuousDerivations:
     """Consumes commits into derived tables, in its own thread, within the context of this object.
 
     The tables take turns, with steps for `_SECONDS_OF_TURN` each. When the context ends, what was committed
-    until then is consumed, for `_SECONDS_TO_END` at most: a table that is far behind goes on in the next run.
+    until then is consumed, for `_SECONDS_TO_END` at most: a table that is far behind goes on in the next one.
     A table that fails delays neither the run nor the other tables. It is tried again after a wait, and in the
     end.
 
@@ -115,10 +115,12 @@ class ContinuousDerivations:
             if is_last:
                 end = self._clock.monotonic() + _SECONDS_TO_END
             for name in self._tables:
+                if end is not None and self._clock.monotonic() >= end:
+                    return
                 failure = self._failed.get(name)
                 if is_last or failure is None or failure.due <= self._clock.monotonic():
                     self._consume(name)
-            if end is not None and (not self._behind or self._clock.monotonic() >= end):
+            if end is not None and not self._behind:
                 return
 
     def _seconds_to_retry(self) -> float | None:

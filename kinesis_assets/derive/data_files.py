@@ -229,7 +229,8 @@ def is_new_file(
 _MAX_OPEN_FILES = 64
 
 _ROW_GROUPS_IN_MEMORY = 4
-"""Once the open files have as many bytes that are not written, that with the most writes its own."""
+"""Once the rows that open files have not written exceed so many row groups, the file with most of them writes
+its rows."""
 
 
 class DerivedFileWriter:

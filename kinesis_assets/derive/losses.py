@@ -276,14 +276,11 @@ def lost_rows(source: Source, newest: DerivedCommit | None) -> int | None:
         return max(0, newest.consumed - _count(source, Selection(through=through)))
     later = frozenset(commit.batch_id for commit in commits)
     present = _count(source, Selection(without=later, through=cursor.history))
-    deleted_unread = sum(commit.rows or 0 for commit in commits) - _count(source, Selection(only=later))
-    amended = [commit for commit in commits if commit.amends]
-    again = rows_added_again(source, source.added_again(cursor, amended))
-    # Those of a replay that were never consumed are in the table, or among those that were deleted unread.
-    never_consumed = _count(source, Selection(only=frozenset(commit.batch_id for commit in amended))) - sum(
-        each.rows or 0 for each in again
-    )
-    back = sum(commit.rows or 0 for commit in amended) - never_consumed + source.rewound_rows(commits)
+    landed = [commit for commit in commits if not commit.amends]
+    unread = Selection(only=frozenset(commit.batch_id for commit in landed))
+    deleted_unread = sum(commit.rows or 0 for commit in landed) - _count(source, unread)
+    again = rows_added_again(source, source.added_again(cursor, commits))
+    back = sum(each.rows or 0 for each in again) + source.rewound_rows(commits)
     return max(0, newest.consumed - present - max(0, back - deleted_unread))
 
 

@@ -57,7 +57,7 @@ _MOVE_AFTER = timedelta(days=1)
 """A cursor is moved without rows if its position is older than this: the source deletes old entries."""
 
 _MOVE_AFTER_COMMITS = 50
-"""Likewise after as many commits without rows of the table: each look for new rows reads all of them."""
+"""Likewise after as many commits without rows for the table: each attempt reads all of them again."""
 
 _CONFIRM_AFTER = 2.0
 """Seconds after which everything is read again before a table is rebuilt."""

@@ -20,6 +20,7 @@ from kinesis_assets.errors import (
     KinesisAssetsError,
     PauseUnreadable,
     TableMissing,
+    TickTooLong,
     reason_of,
     without_secrets,
 )
@@ -257,6 +258,8 @@ def derived_check_events(
         if isinstance(state, DerivedState):
             evaluate = partial(DerivedEvaluation, table, state, remembered, now, opened, entries=entries)
             (found,) = share([evaluate])
+            if isinstance(found, TickTooLong):  # it comes first in the next tick
+                remembered = msgspec.structs.replace(remembered, at=progress[table.name].at)
         results, progress[table.name] = _results(table, found, remembered, now)
         refuse_if_over()
         reports = Reports.of(instance, table.key, table.checks.reading_no_rows)

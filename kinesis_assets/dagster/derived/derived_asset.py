@@ -236,7 +236,7 @@ def after_landing() -> dg.AutomationCondition[Any]:
 
     `AutomationCondition.eager` waits until no partition of the source is missing and no run of it is in
     progress. But shards often wait for their parents, and a continuous run is always in progress. Rows of
-    a run that also includes the derived table do not count: that run has consumed them.
+    a run that also includes the derived table do not count: it consumes them, or the next continuous run.
     """
     landed = dg.AutomationCondition.any_deps_updated()
     return (

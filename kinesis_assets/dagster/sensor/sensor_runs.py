@@ -58,6 +58,8 @@ UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _FINISHE
 HAVE_A_PROCESS = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 """The statuses of runs that execute steps, or did until their process died."""
 
+Event = dg.DagsterEventType
+
 STEP_PLANS = (
     dg.DagsterEventType.STEP_WORKER_STARTING,
     dg.DagsterEventType.STEP_START,
@@ -219,7 +221,8 @@ def ended_runs(
         if run.run_id in before.counted or (record.end_time is not None and record.end_time < since):
             continue
         if not materializes_raw(instance, run, names):
-            other = EndedRun(run.run_id, at) if other is None or other.ended < at else other
+            ended_at = min(at, now)  # a machine's clock may be ahead
+            other = EndedRun(run.run_id, ended_at) if other is None or other.ended < ended_at else other
             continue
         range_ = tagged_partitions(run.tags, keys)
         # The events are read only for a failed run.
@@ -233,15 +236,22 @@ def ended_runs(
 def _materialized_by(
     instance: dg.DagsterInstance, names: StreamNames, run: dg.RunRecord, shard_ids: Collection[str]
 ) -> set[str]:
-    """Return the shards whose last event is a materialization, by a run or since its end.
+    """Return the shards that were materialized since a run started, by any run, and have not failed since.
 
-    A continuous run may have a hundred thousand events, so they are not read.
+    A continuous run may have a hundred thousand events, so they are not all read.
     """
-    end = run.end_time or run.update_timestamp.timestamp()
+    run_id = run.dagster_run.run_id
+    start = run.start_time or run.create_timestamp.timestamp()
+    failed = _failures(instance, names, start)
+    materialized = [
+        stored
+        for shard_id, stored in _latest(instance, names, Event.ASSET_MATERIALIZATION, shard_ids).items()
+        if shard_id not in failed or failed[shard_id].storage_id < stored
+    ]
     return {
         str(record.partition_key)
-        for record in _last_materialized(instance, names, {*shard_ids})
-        if record.run_id == run.dagster_run.run_id or record.timestamp > end
+        for record in _materializations(instance, names, materialized)
+        if record.run_id == run_id or record.timestamp >= start
     }
 
 
@@ -252,27 +262,33 @@ def recovered_shards(
 
     A continuous run goes on for long after it has committed the rows of a shard.
     """
-    if not failing or not run_ids:
+    if not run_ids:
         return set()
-    last = _last_materialized(instance, names, {*failing})
-    return {str(record.partition_key) for record in last if record.run_id in run_ids}
-
-
-def _last_materialized(
-    instance: dg.DagsterInstance, names: StreamNames, shard_ids: set[str]
-) -> Sequence[dg.EventLogRecord]:
-    """Return the last events of those shards of which they are materializations."""
-    key = names.raw_key
     materialized, observed = (
-        instance.get_latest_storage_id_by_partition(key, event, shard_ids)
-        for event in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION)
+        _latest(instance, names, event, failing)
+        for event in (Event.ASSET_MATERIALIZATION, Event.ASSET_OBSERVATION)
     )
     last = [stored for shard_id, stored in materialized.items() if stored > observed.get(shard_id, 0)]
-    if not last:
+    records = _materializations(instance, names, last)
+    return {str(record.partition_key) for record in records if record.run_id in run_ids}
+
+
+def _latest(
+    instance: dg.DagsterInstance, names: StreamNames, event: Event, shard_ids: Collection[str]
+) -> Mapping[str, int]:
+    """Return the storage id of the latest event of each shard that has one. Without shards, none is read."""
+    if not shard_ids:
+        return {}
+    return instance.get_latest_storage_id_by_partition(names.raw_key, event, {*shard_ids})
+
+
+def _materializations(
+    instance: dg.DagsterInstance, names: StreamNames, storage_ids: Sequence[int]
+) -> Sequence[dg.EventLogRecord]:
+    if not storage_ids:
         return []
-    return instance.fetch_materializations(
-        dg.AssetRecordsFilter(key, storage_ids=last), limit=len(last)
-    ).records
+    wanted = dg.AssetRecordsFilter(names.raw_key, storage_ids=storage_ids)
+    return instance.fetch_materializations(wanted, limit=len(storage_ids)).records
 
 
 _MAX_OBSERVATIONS = 1000
@@ -294,23 +310,35 @@ def failing_in_runs(
     }
     if not started:
         return {}
-    since = min(started.values()) - OVERLAP
-    wanted = dg.AssetRecordsFilter(names.raw_key, after_timestamp=since)
-    failed: dict[str, dg.EventLogRecord] = {}
-    for record in instance.fetch_observations(wanted, _MAX_OBSERVATIONS).records:
-        event = record.asset_observation
-        if record.run_id in started and event is not None and is_failure(event):
-            failed.setdefault(str(event.partition), record)
-    if not failed:
-        return {}
-    materialized = instance.get_latest_storage_id_by_partition(
-        names.raw_key, dg.DagsterEventType.ASSET_MATERIALIZATION, {*failed}
-    )
+    failed = _failures(instance, names, min(started.values()), started)
+    materialized = _latest(instance, names, Event.ASSET_MATERIALIZATION, failed)
     return {
         shard_id: record.run_id
         for shard_id, record in failed.items()
         if record.storage_id > materialized.get(shard_id, 0)
     }
+
+
+def _failures(
+    instance: dg.DagsterInstance,
+    names: StreamNames,
+    since: float,
+    run_ids: Collection[str] | None = None,
+) -> dict[str, dg.EventLogRecord]:
+    """Return the newest failure that runs have reported of each shard, by shard id.
+
+    Args:
+        since: When the first of the runs started, in seconds since the epoch.
+        run_ids: The ids of the runs; None for all.
+    """
+    failed: dict[str, dg.EventLogRecord] = {}
+    wanted = dg.AssetRecordsFilter(names.raw_key, after_timestamp=since - OVERLAP)
+    for record in instance.fetch_observations(wanted, _MAX_OBSERVATIONS).records:
+        event = record.asset_observation
+        is_of_run = run_ids is None or record.run_id in run_ids
+        if is_of_run and event is not None and is_failure(event):
+            failed.setdefault(str(event.partition), record)
+    return failed
 
 
 def materializes_raw(instance: dg.DagsterInstance, run: dg.DagsterRun, names: StreamNames) -> bool:

@@ -244,8 +244,8 @@ def restore_findings(
 
 
 _WAY_OUT_OF_MISSING = (
-    "restore it. If it is lost, remove it from the log, such as with `DeltaTable.repair` of deltalake, then "
-    "find with --rows what to replay"
+    "restore it. If it is lost, remove it from the log (of a Delta table, with `DeltaTable.repair` of "
+    "deltalake), then find with --rows what to replay"
 )
 
 

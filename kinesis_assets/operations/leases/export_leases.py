@@ -65,7 +65,7 @@ _INCOMPLETE = (
 
 
 _TO_FILL = (
-    "a catch-up has skipped records that it is still to add, and the application would not read them. Run "
+    "a catch-up has skipped records that it has not yet added, and the application would not read them. Run "
     "`kinesis-assets catch-up --apply` until it has added them"
 )
 

@@ -109,6 +109,8 @@ def test_it_shows_every_setting_in_the_declared_order_as_it_applies():
         {"spark.my.headers": f"x-api-key: {HIDDEN}"},
         {"spark.my.headers": f'{{"Authorization": "Bearer {HIDDEN}"}}'},
         {"spark.my.headers": f"Authorization: Token {HIDDEN}"},
+        {"spark.my.headers": f"Authorization: ApiKey {HIDDEN}"},
+        {"spark.sql.catalog.lake.uri": f"jdbc:postgresql://db/lake?user=ann;pwd={HIDDEN}"},
     ],
 )
 def test_secrets_are_masked(config):
@@ -133,7 +135,7 @@ def test_what_is_around_a_secret_in_headers_stays():
     config = {"spark.my.headers": f"Accept: text/plain, Authorization: Bearer {HIDDEN}, X-Name: orders"}
     found = yaml.safe_load(shown(build_kinesis_stream("clicks", table="clicks", spark_config=config)))
     assert found["attributes"]["spark_config"] == {
-        "spark.my.headers": f"Accept: text/plain, Authorization: Bearer {MASK}, X-Name: orders"
+        "spark.my.headers": f"Accept: text/plain, Authorization: {MASK}, X-Name: orders"
     }
 
 

@@ -81,7 +81,7 @@ def test_a_second_environment_of_a_project_is_refused_and_deletes_nothing(projec
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", HOLDER, folder], **pipes) as first:
         assert first.stdout.readline()
-        with pytest.raises(InvalidInput, match=r"development environment that runs; end it"):
+        with pytest.raises(InvalidInput, match=r"already running in .*; stop it"):
             dev.run_dev(project, port=0)
         assert kept.exists()
         first.kill()

@@ -115,7 +115,7 @@ prunes its files too."""
 
 DERIVE = {
     "open derived file": ("kinesis_assets.derive.data_files", "write_new"),
-    "write derived file": ("kinesis_assets.derive.data_files", "_OpenFile._write_pending"),
+    "write derived file": ("kinesis_assets.derive.data_files", "_OpenFile.write_pending"),
     "close derived file": ("kinesis_assets.derive.data_files", "_OpenFile.close"),
     "record copies": ("kinesis_assets.derive.type_widening", "write_file"),
 }

@@ -11,6 +11,7 @@ import pytest
 from kinesis_assets.dagster.partition_ranges import continuous_run_tags
 from kinesis_assets.dagster.sensor.sensor_cursor import Cursor
 from kinesis_assets.dagster.sensor.sensor_runs import OVERLAP, SECONDS_SILENT, WAITS, EndedRun, ShardBackoff
+from kinesis_assets.ingest.outcome import ShardState
 from kinesis_assets.testing import Clock
 from support.daemon import FIRST, LAST, PARTITION, Daemon, Status, origin_of
 from support.forged_positions import forge_shards
@@ -18,6 +19,8 @@ from support.mentions import assert_mentions
 from support.raw_checks import CHECKS
 from support.shard_ids import A, B, C, D, E
 from support.stream_names import raw_key
+
+FAILED = {"state": str(ShardState.FAILED)}
 
 
 @pytest.fixture
@@ -105,7 +108,7 @@ def test_the_last_of_several_events_of_a_shard_counts(source, daemon, clock):
     key = raw_key(daemon.project.stream)
     for shard_id in (A, B, C):
         daemon.report_event(run, dg.AssetMaterialization(key, partition=shard_id))
-        daemon.report_event(run, dg.AssetObservation(key, partition=shard_id))
+        daemon.report_event(run, dg.AssetObservation(key, partition=shard_id, metadata=FAILED))
     daemon.report_event(run, dg.AssetMaterialization(key, partition=B))
     daemon.end(run, Status.FAILURE)
     assert daemon.requested_ranges() == [(B,)]
@@ -142,7 +145,8 @@ def test_a_shard_that_an_unfinished_run_has_committed_since_no_longer_fails(sour
     run, key = daemon.run({FIRST: A, LAST: C}), raw_key(daemon.project.stream)
     for shard_id in (A, B):
         daemon.report_event(run, dg.AssetMaterialization(key, partition=shard_id))
-    daemon.report_event(run, dg.AssetObservation(key, partition=B))  # its next iteration failed
+    # Its next iteration failed.
+    daemon.report_event(run, dg.AssetObservation(key, partition=B, metadata=FAILED))
     daemon.tick()
     assert Cursor.parse(daemon.cursor).backoff.reasons.keys() == {B, C}
 
@@ -426,7 +430,7 @@ def test_a_finished_shard_is_forgotten(source, daemon, clock):
 
 @pytest.mark.slow
 def test_the_next_tick_reads_only_the_runs_since_the_newest_one_of_any_asset(source, daemon, clock):
-    del clock
+    clock.advance(60)
     source.create(1)
     mine = ended(daemon, {PARTITION: A}, Status.SUCCESS, A)
     daemon.tick()
@@ -455,6 +459,50 @@ def test_a_shard_that_a_later_canceled_run_materialized_too_did_not_fail(source,
     ended(daemon, {FIRST: A, LAST: B}, Status.CANCELED, A)
     daemon.tick()
     assert Cursor.parse(daemon.cursor).backoff.shards.keys() == {B}
+
+
+@pytest.mark.slow
+def test_a_clock_of_another_job_that_is_ahead_hides_no_failed_run(source, daemon, clock):
+    source.create(1)
+    daemon.tick()
+    other = daemon.instance.add_run(
+        dg.DagsterRun(
+            "other",
+            status=Status.STARTED,
+            asset_selection=frozenset({dg.AssetKey("other")}),
+            remote_job_origin=origin_of("other"),
+        )
+    )
+    daemon.end(other, Status.SUCCESS)
+    clock.advance(-3600)  # of this machine, which is behind that of the other job
+    daemon.tick()
+    assert Cursor.parse(daemon.cursor).backoff.newest <= clock()
+
+
+@pytest.mark.slow
+def test_a_replay_that_adds_nothing_makes_no_shard_of_a_failed_run_a_failing_one(source, daemon, clock):
+    del clock
+    source.create(2)
+    daemon.tick()
+    ended(daemon, {FIRST: A, LAST: B}, Status.FAILURE, A)
+    replay = daemon.run({})
+    daemon.report_event(replay, dg.AssetObservation(raw_key(daemon.project.stream), partition=A))
+    daemon.tick()
+    assert Cursor.parse(daemon.cursor).backoff.shards.keys() == {B}
+
+
+@pytest.mark.slow
+def test_a_failed_run_over_no_shard_reads_no_events_of_shards(source, daemon, clock, monkeypatch):
+    del clock
+    source.create(1)
+    daemon.tick()
+    ended(daemon, {}, Status.FAILURE)
+    asked = []
+    monkeypatch.setattr(
+        dg.DagsterInstance, "get_latest_storage_id_by_partition", lambda *given: asked.append(given) or {}
+    )
+    daemon.tick()
+    assert asked == []
 
 
 def test_a_tick_reads_no_events_of_runs_which_may_have_very_many(source, daemon, clock, monkeypatch):
