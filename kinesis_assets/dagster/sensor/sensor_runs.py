@@ -320,10 +320,7 @@ def failing_in_runs(
 
 
 def _failures(
-    instance: dg.DagsterInstance,
-    names: StreamNames,
-    since: float,
-    run_ids: Collection[str] | None = None,
+    instance: dg.DagsterInstance, names: StreamNames, since: float, run_ids: Collection[str] | None = None
 ) -> dict[str, dg.EventLogRecord]:
     """Return the newest failure that runs have reported of each shard, by shard id.
 
