@@ -103,7 +103,7 @@ def of_spark(folder: TableFolder, stream: str) -> dict[str, ConsumerShard]:
         )
     ends: dict[str, Any] = {}
     for name in ("shard-source", "shard-commit"):
-        for info in files_in(files, f"sources/{source}/{name}/{batch}"):
+        for info in _listed(files, f"sources/{source}/{name}/{batch}", folder.uri):
             if not info.base_name.startswith("."):
                 ends[info.base_name] = _json(_read(files, info.path, folder.uri), info.path)
     if not ends:
@@ -215,7 +215,8 @@ def _of_iterator(kind: str, marker: object, sub_sequence: Mapping[str, Any]) -> 
 
 
 def _newest_batch(files: pyarrow.fs.FileSystem, uri: str) -> int:
-    batches = [int(info.base_name) for info in files_in(files, "commits") if info.base_name.isdigit()]
+    found = _listed(files, "commits", uri)
+    batches = [int(info.base_name) for info in found if info.base_name.isdigit()]
     if not batches:
         raise InvalidInput(
             f"{uri} has no committed batch, so it is not the checkpoint folder of a query, or there is "
@@ -241,6 +242,13 @@ def _offsets(text: str, stream: str, uri: str) -> tuple[int, dict[str, Any]]:
             "folder or the stream"
         )
     return found[0]
+
+
+def _listed(files: pyarrow.fs.FileSystem, path: str, uri: str) -> list[pyarrow.fs.FileInfo]:
+    try:
+        return files_in(files, path)
+    except OSError as error:
+        raise InvalidInput(f"{uri}/{path} cannot be listed: {error}") from None
 
 
 def _read(files: pyarrow.fs.FileSystem, path: str, uri: str) -> str:

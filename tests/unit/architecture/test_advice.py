@@ -148,7 +148,7 @@ FOLLOWED = {
         "Resume the stream until a run has read": "unit/operations/leases/test_export.py::"
         "test_a_time_is_handed_over_as_its_first_record_or_refused_without_one",
         "a catch-up has skipped records": "unit/operations/leases/test_export.py::"
-        "test_records_that_a_catch_up_is_still_to_add_are_refused",
+        "test_records_that_a_catch_up_has_not_yet_added_are_refused",
         "wait until its runs have ended": "unit/operations/leases/test_export.py::"
         "test_a_stream_that_is_not_paused_is_refused",
     },

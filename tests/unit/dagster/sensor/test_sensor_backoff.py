@@ -39,6 +39,20 @@ def ended(daemon: Daemon, tags: dict[str, str], status: Status, *materialized: s
     return run
 
 
+def ended_elsewhere(daemon: Daemon) -> dg.DagsterRun:
+    """Record a run of another asset that succeeded."""
+    run = daemon.instance.add_run(
+        dg.DagsterRun(
+            "other",
+            status=Status.STARTED,
+            asset_selection=frozenset({dg.AssetKey("other")}),
+            remote_job_origin=origin_of("other"),
+        )
+    )
+    daemon.end(run, Status.SUCCESS)
+    return run
+
+
 # The schedule
 
 
@@ -434,15 +448,7 @@ def test_the_next_tick_reads_only_the_runs_since_the_newest_one_of_any_asset(sou
     source.create(1)
     mine = ended(daemon, {PARTITION: A}, Status.SUCCESS, A)
     daemon.tick()
-    other = daemon.instance.add_run(
-        dg.DagsterRun(
-            "other",
-            status=Status.STARTED,
-            asset_selection=frozenset({dg.AssetKey("other")}),
-            remote_job_origin=origin_of("other"),
-        )
-    )
-    daemon.end(other, Status.SUCCESS)
+    other = ended_elsewhere(daemon)
     daemon.tick()
     backoff = Cursor.parse(daemon.cursor).backoff
     record = daemon.instance.get_run_record_by_id(other.run_id)
@@ -465,15 +471,7 @@ def test_a_shard_that_a_later_canceled_run_materialized_too_did_not_fail(source,
 def test_a_clock_of_another_job_that_is_ahead_hides_no_failed_run(source, daemon, clock):
     source.create(1)
     daemon.tick()
-    other = daemon.instance.add_run(
-        dg.DagsterRun(
-            "other",
-            status=Status.STARTED,
-            asset_selection=frozenset({dg.AssetKey("other")}),
-            remote_job_origin=origin_of("other"),
-        )
-    )
-    daemon.end(other, Status.SUCCESS)
+    ended_elsewhere(daemon)
     clock.advance(-3600)  # of this machine, which is behind that of the other job
     daemon.tick()
     assert Cursor.parse(daemon.cursor).backoff.newest <= clock()

@@ -11,6 +11,7 @@ import pytest
 from kinesis_assets.errors import InvalidInput, LeasesRefused
 from kinesis_assets.kinesis.position import Position
 from kinesis_assets.kinesis.stream import StreamIdentity
+from kinesis_assets.operations.leases import other_consumers
 from kinesis_assets.operations.leases.import_leases import take_over
 from kinesis_assets.operations.leases.other_consumers import (
     REDPANDA_KEY,
@@ -345,6 +346,15 @@ def test_a_time_of_flink_after_the_year_9999_is_refused(tmp_path, marker):
     file.write_text(json.dumps([{"shardId": A, "startingPosition": start}]))
     with pytest.raises(InvalidInput, match=f"{A}: .* no position that is understood"):
         of_flink(str(file))
+
+
+def test_a_checkpoint_folder_that_cannot_be_listed_is_refused(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("ACCESS_DENIED")
+
+    monkeypatch.setattr(other_consumers, "files_in", refuse)
+    with pytest.raises(InvalidInput, match=r"/commits cannot be listed: ACCESS_DENIED"):
+        of_spark(TableFolder(str(tmp_path)), "clicks")
 
 
 def test_a_missing_file_is_refused(tmp_path):
